@@ -1,0 +1,55 @@
+# make demo   runs it     make test   checks it     make help   lists the rest
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+RUNS   ?= 100
+DATA   ?= ../shared/datasets
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format experiments bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(VENV)/ready  ## build .venv with everything in it
+
+$(VENV)/ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 …"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "setting up $(VENV) (once, about a minute) …"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[experiments,dev]'
+	@touch $@
+
+demo: setup  ## watch a gap close, in the terminal
+	@$(BIN)/gforce demo
+
+test: setup lint  ## all checks and tests
+	$(BIN)/pytest -n auto --cov --cov-report=term
+
+lint: setup  ## style, types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup  ## rewrite the sources in the agreed style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+experiments: setup  ## all experiments, with tables, pictures and JSON (RUNS=100 DATA=folder)
+	mkdir -p figures
+	$(BIN)/gforce experiment synthetic --runs $(RUNS) --json figures/synthetic.json
+	$(BIN)/gforce experiment pareto --json figures/pareto.json
+	$(BIN)/gforce experiment delay --runs $(RUNS) --json figures/delay.json
+	$(BIN)/gforce experiment stress --runs $(RUNS) --json figures/stress.json
+	$(BIN)/gforce experiment real --data-dir $(DATA) --json figures/real.json
+
+bench: setup  ## our solver against SciPy's, as a ratio in one run
+	$(BIN)/python -m benchmarks.solver
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

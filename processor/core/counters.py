@@ -1,0 +1,184 @@
+"""The learner's whole memory: integers that only ever grow.
+
+Because everything is a sum, labels may come in any order, in any split and on any machine, and two states add.
+Nothing here may depend on the path by which the counts were reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .axes import Axes
+from .errors import IncompatibleState, InvalidInput
+from .exact import Ints
+
+ABSENT = -1
+"""In an array of predictions: this expert gave none."""
+
+WEIGHT_UNIT = 1 << 20
+"""What an ordinary label adds where labels are weighted by how likely they were to be seen."""
+
+
+@dataclass(eq=False)
+class Counters:
+    """Counts over (run or tenant, group, label, expert); the first axis is always the batch of learners.
+
+    One learner is a batch of one. G groups, K labels, F experts, P policies:
+
+    ``decisions[b, g, ŷ]``       requests decided, by what was decided
+    ``seen[b, g, y]``            labels joined, each counted as one
+    ``labels[b, g, y]``          the same, in units of ``unit``
+    ``trials[b, f, g, y]``       joined labels for which the expert had predicted
+    ``losses[b, f, g, y]``       of those, the ones it got wrong
+    ``outcomes[b, p, g, y, ŷ]``  joined labels by what the policy decided (or would have)
+
+    ``unit`` is 1, or 2²⁰ where a label stands for several that were not seen.
+    """
+
+    decisions: Ints
+    seen: Ints
+    labels: Ints
+    trials: Ints
+    losses: Ints
+    outcomes: Ints
+    unit: int = 1
+
+    @classmethod
+    def zeros(cls, axes: Axes, batch: int = 1, unit: int = 1) -> Counters:
+        g, k, f, p = len(axes.groups), len(axes.labels), len(axes.experts), len(axes.policies)
+
+        def zero(*shape: int) -> Ints:
+            return np.zeros((batch, *shape), dtype=np.int64)
+
+        return cls(zero(g, k), zero(g, k), zero(g, k), zero(f, g, k), zero(f, g, k), zero(p, g, k, k), unit)
+
+    @classmethod
+    def stack(cls, parts: Sequence[Counters]) -> Counters:
+        """Many learners of one shape as one batch."""
+        units = {part.unit for part in parts}
+        if len(units) != 1:
+            raise IncompatibleState(f"cannot batch counters of different units {sorted(units)}")
+        joined = (np.concatenate(arrays) for arrays in zip(*(part.arrays() for part in parts), strict=True))
+        return cls._of(joined, units.pop())
+
+    @classmethod
+    def _of(cls, arrays: Iterable[Ints], unit: int) -> Counters:
+        decisions, seen, labels, trials, losses, outcomes = arrays
+        return cls(decisions, seen, labels, trials, losses, outcomes, unit)
+
+    def arrays(self) -> tuple[Ints, ...]:
+        return (self.decisions, self.seen, self.labels, self.trials, self.losses, self.outcomes)
+
+    @property
+    def arrivals(self) -> Ints:
+        """Requests decided per group."""
+        per_group: Ints = self.decisions.sum(axis=2)
+        return per_group
+
+    @property
+    def joined(self) -> Ints:
+        """Labels joined in all, per learner."""
+        per_learner: Ints = self.seen.sum(axis=(1, 2))
+        return per_learner
+
+    def copy(self) -> Counters:
+        return Counters._of((array.copy() for array in self.arrays()), self.unit)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Counters)
+            and self.unit == other.unit
+            and all(np.array_equal(a, b) for a, b in zip(self.arrays(), other.arrays(), strict=True))
+        )
+
+    def __iadd__(self, other: Counters) -> Counters:
+        self._check_like(other)
+        for mine, theirs in zip(self.arrays(), other.arrays(), strict=True):
+            mine += theirs
+        return self
+
+    def __add__(self, other: Counters) -> Counters:
+        total = self.copy()
+        total += other
+        return total
+
+    def _check_like(self, other: Counters) -> None:
+        if self.unit != other.unit:
+            raise IncompatibleState(
+                f"one state counts labels in units of {self.unit}, the other of {other.unit}: labels of all "
+                'decisions and labels = "positive-only" cannot be merged. Rebuild one of them by replay.'
+            )
+        mine, theirs = ([a.shape for a in c.arrays()] for c in (self, other))
+        if mine != theirs:
+            raise IncompatibleState(
+                f"counters of shapes {mine} and {theirs} cannot be added: bring both to the same axes "
+                "first (Counters.regrown, or State.merge, which does it for you)"
+            )
+
+    def add_decisions(self, learner: Ints, group: Ints, decided: Ints) -> None:
+        """Count requests by group and decision; all arguments have one entry per request."""
+        np.add.at(self.decisions, (learner, group, decided), 1)
+
+    def add_labels(
+        self,
+        learner: Ints,
+        group: Ints,
+        label: Ints,
+        predictions: Ints,
+        decided: Ints,
+        weight: Ints | int | None = None,
+    ) -> None:
+        """Count joined labels: one scatter-add, in any order.
+
+        ``predictions[n, f]`` holds label indices or ``ABSENT``; ``decided[n, p]`` what each policy decided;
+        ``weight[n]`` how much each label counts (default: one unit).
+        """
+        units = np.broadcast_to(np.asarray(self.unit if weight is None else weight, np.int64), group.shape)
+        np.add.at(self.seen, (learner, group, label), 1)
+        np.add.at(self.labels, (learner, group, label), units)
+        rows, experts = np.nonzero(predictions != ABSENT)
+        cell = (learner[rows], experts, group[rows], label[rows])
+        np.add.at(self.trials, cell, units[rows])
+        wrong = predictions[rows, experts] != label[rows]
+        np.add.at(self.losses, tuple(index[wrong] for index in cell), units[rows][wrong])
+        for policy in range(decided.shape[1]):
+            np.add.at(self.outcomes[:, policy], (learner, group, label, decided[:, policy]), units)
+
+    def regrown(self, old: Axes, new: Axes) -> Counters:
+        """The same counts under more names; new names start at zero."""
+        if old == new:
+            return self
+        g, k, f, p = (
+            np.array([index[name] for name in names], dtype=np.intp)
+            for names, index in (
+                (old.groups, new.group_index),
+                (old.labels, new.label_index),
+                (old.experts, new.expert_index),
+                (old.policies, new.policy_index),
+            )
+        )
+        batch = np.arange(len(self.seen))
+        grown = Counters.zeros(new, batch=len(batch), unit=self.unit)
+        for name in ("decisions", "seen", "labels"):
+            getattr(grown, name)[np.ix_(batch, g, k)] = getattr(self, name)
+        for name in ("trials", "losses"):
+            getattr(grown, name)[np.ix_(batch, f, g, k)] = getattr(self, name)
+        grown.outcomes[np.ix_(batch, p, g, k, k)] = self.outcomes
+        return grown
+
+
+def label_weight(positive_parts: int) -> int:
+    """How much the label of a positive decision counts that was made with probability ``parts``/2³².
+
+    >>> label_weight(1 << 32) == WEIGHT_UNIT, label_weight(1 << 31) == 2 * WEIGHT_UNIT
+    (True, True)
+    """
+    if positive_parts <= 0:
+        raise InvalidInput(
+            "a positive decision of probability 0 cannot have been made: its label has no weight. "
+            "Check the propensity recorded with the decision."
+        )
+    return ((WEIGHT_UNIT << 33) // positive_parts + 1) // 2

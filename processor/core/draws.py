@@ -1,0 +1,40 @@
+"""Randomness without a generator: a keyed hash of the decision's id.
+
+A generator has a position, and a position is state. A hash has none: any decision can be recomputed alone, and
+nobody without the seed can foresee or steer a draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+import numpy as np
+
+from .errors import InvalidInput
+from .exact import Parts
+
+DRAWS = 3
+"""Uniforms per decision, each out of 2³²: for the instance, the expert, and exploration."""
+
+MIN_SEED, MAX_SEED = 16, 64
+
+
+def draws(seed: bytes, decision_ids: Iterable[str]) -> Parts:
+    """Three integers below 2³² for each decision id.
+
+    >>> draws(b"sixteen bytes ok", ["loan-1", "loan-2"]).shape
+    (2, 3)
+    """
+    if not MIN_SEED <= len(seed) <= MAX_SEED:
+        raise InvalidInput(
+            f"the seed has {len(seed)} bytes: use {MIN_SEED} to {MAX_SEED} random bytes, for example "
+            "secrets.token_bytes(32)"
+        )
+    keyed = blake2b(key=seed, digest_size=4 * DRAWS)
+    digests = bytearray()
+    for decision_id in decision_ids:
+        one = keyed.copy()
+        one.update(decision_id.encode())
+        digests += one.digest()
+    return np.frombuffer(bytes(digests), dtype="<u4").reshape(-1, DRAWS).astype(np.uint64)

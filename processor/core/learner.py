@@ -1,0 +1,224 @@
+"""One learner for use from Python, without Kafka: decide now, learn later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .axes import Axes
+from .codec import encode_state
+from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
+from .draws import draws
+from .errors import IncompatibleState, InvalidInput, one_of
+from .exact import ONE, Ints, Parts
+from .policies import rule_of
+from .rule import Decided, Rule
+from .settings import Policy, Settings
+from .state import State
+
+IN_FORCE = "in-force"
+"""The name under which the outcomes of the policy that really decides are counted."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A case to decide: who it is about and what every expert that was asked said."""
+
+    decision_id: str
+    group: str
+    predictions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, by whom, and how likely every label was.
+
+    ``expert`` and ``instance`` are None where exploration decided, and ``instance`` where the policy has none.
+    ``parts`` are the probabilities of the labels as the integers out of 2³² that an audit compares.
+    ``shadows`` holds what each shadow policy would have decided with the same draws.
+    """
+
+    decision_id: str
+    group: str
+    label: str
+    expert: str | None
+    instance: str | None
+    parts: Mapping[str, int]
+    predictions: Mapping[str, str]
+    shadows: Mapping[str, str]
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        return {label: part / ONE for label, part in self.parts.items()}
+
+
+class Learner:
+    """Decides each case by one expert's advice, so that error rates become equal across groups.
+
+    Experts and groups may appear at any time; labels are fixed by the settings. A decision is a pure function
+    of (counters, request, settings, seed).
+
+    >>> learner = Learner(Settings(labels=("deny", "grant"), positive="grant"), seed=b"a secret of 16 b")
+    >>> decision = learner.decide(Request("loan-17", "A", {"model": "grant", "rule": "deny"}))
+    >>> decision.probabilities
+    {'deny': 0.5, 'grant': 0.5}
+    >>> learner.learn(decision, "grant")
+    """
+
+    def __init__(self, settings: Settings, seed: bytes, state: State | None = None) -> None:
+        draws(seed, ())  # refuses a bad seed now and not at the first decision
+        self.settings = settings
+        self._seed = seed
+        self._policies: dict[str, Policy] = {IN_FORCE: settings.policy}
+        self._policies |= {shadow.name: shadow for shadow in settings.shadows}
+        axes = Axes.of(
+            groups=settings.groups, labels=settings.labels, experts=settings.experts, policies=self._policies
+        )
+        unit = 1 if settings.feedback == "all" else WEIGHT_UNIT
+        self.state = state or State(axes, bucket=settings.bucket, keep=settings.keep, unit=unit)
+        self._check_state(axes, unit)
+        self.state.extend(axes)
+        self._rules: dict[str, Rule] = {}
+        self._binary = any(policy.is_binary for policy in self._policies.values())
+
+    def decide(self, request: Request, at: int = 0) -> Decision:
+        """Decide one case. ``at`` is its time, in the unit of the settings' bucket."""
+        return self.decide_batch([request], at=[at])[0]
+
+    def decide_batch(self, requests: Sequence[Request], at: Sequence[int] | None = None) -> list[Decision]:
+        """Decide many cases by the same rule; nothing is learnt in between."""
+        if not requests:
+            return []
+        for request in requests:
+            self._check_request(request)
+        self._make_room(requests)
+        axes = self.state.axes
+        group = np.array([axes.group_index[r.group] for r in requests], dtype=np.int64)
+        predictions = self._prediction_indices([r.predictions for r in requests])
+        uniforms = draws(self._seed, (r.decision_id for r in requests))
+        decided = {name: self._apply(name, group, predictions, uniforms) for name in self._policies}
+        times = np.asarray(at if at is not None else [0] * len(requests), dtype=np.int64)
+        self.state.add_decisions(times, group, decided[IN_FORCE].label)
+        self._rules.clear()
+        return [self._decision(i, request, decided) for i, request in enumerate(requests)]
+
+    def learn(self, decision: Decision, label: str, at: int = 0) -> None:
+        """Join a true label to its decision. ``at`` is the label's time."""
+        self.learn_batch([(decision, label)], at=[at])
+
+    def learn_batch(self, labelled: Sequence[tuple[Decision, str]], at: Sequence[int] | None = None) -> None:
+        """Join many labels; the order does not matter."""
+        axes = self.state.axes
+        truth = np.array([axes.label(label) for _, label in labelled], dtype=np.int64)
+        times = np.asarray(at if at is not None else [0] * len(labelled), dtype=np.int64)
+        if not labelled:
+            return
+        group = np.array([axes.group_index[d.group] for d, _ in labelled], dtype=np.int64)
+        predictions = self._prediction_indices([d.predictions for d, _ in labelled])
+        decided = np.array([self._labels_decided(d) for d, _ in labelled], dtype=np.int64)
+        weight = self._weights([d for d, _ in labelled])
+        self.state.add_labels(times, group, truth, predictions, decided, weight)
+        self._rules.clear()
+
+    def counters(self, window: int | None = None) -> Counters:
+        """The counters of the newest buckets, or of the lifetime."""
+        return self.state.window(window)
+
+    def rule(self, policy: str = IN_FORCE) -> Rule:
+        """What a policy would do now; solved when first asked for and whenever the counters have changed."""
+        if policy not in self._rules:
+            counters = self.state.window(self.settings.window)
+            self._rules[policy] = rule_of(
+                self._policies[policy], counters, self.state.axes.labels, self.settings.prior
+            )
+        return self._rules[policy]
+
+    def encode(self) -> bytes:
+        """The whole state as bytes, to be given to ``decode_state``."""
+        return encode_state(self.state)
+
+    def _apply(self, name: str, group: Ints, predictions: Ints, uniforms: Parts) -> Decided:
+        explore = None
+        if self.settings.feedback == "positive-only":
+            assert self.settings.positive is not None
+            assert self.settings.explore is not None
+            explore = (self.state.axes.label(self.settings.positive), self.settings.explore)
+        learner = np.zeros(len(group), dtype=np.int64)
+        labels = len(self.state.axes.labels)
+        return self.rule(name).decide(learner, group, predictions, uniforms, labels, explore)
+
+    def _decision(self, i: int, request: Request, decided: Mapping[str, Decided]) -> Decision:
+        axes, made = self.state.axes, decided[IN_FORCE]
+        expert, instance = int(made.expert[i]), int(made.instance[i])
+        has_instances = self.settings.policy.has_instances
+        return Decision(
+            decision_id=request.decision_id,
+            group=request.group,
+            label=axes.labels[int(made.label[i])],
+            expert=None if expert == ABSENT else axes.experts[expert],
+            instance=axes.labels[instance] if has_instances and instance != ABSENT else None,
+            parts=dict(zip(axes.labels, made.probabilities[i].tolist(), strict=True)),
+            predictions=dict(request.predictions),
+            shadows={name: axes.labels[int(other.label[i])] for name, other in decided.items() if name != IN_FORCE},
+        )
+
+    def _prediction_indices(self, predictions: Sequence[Mapping[str, str]]) -> Ints:
+        axes = self.state.axes
+        indices = np.full((len(predictions), len(axes.experts)), ABSENT, dtype=np.int64)
+        for i, said in enumerate(predictions):
+            for expert, label in said.items():
+                indices[i, axes.expert_index[expert]] = axes.label(label)
+        return indices
+
+    def _labels_decided(self, decision: Decision) -> list[int]:
+        axes = self.state.axes
+        by_policy = {**decision.shadows, IN_FORCE: decision.label}
+        return [axes.label(by_policy.get(name, decision.label)) for name in axes.policies]
+
+    def _weights(self, decisions: Sequence[Decision]) -> Ints | None:
+        if self.settings.feedback == "all":
+            return None
+        positive = self.settings.positive
+        assert positive is not None
+        for decision in decisions:
+            if decision.label != positive:
+                raise InvalidInput(
+                    f'decision "{decision.decision_id}" was "{decision.label}", and with feedback = '
+                    f'"positive-only" only the labels of "{positive}" decisions may count: drop this label'
+                )
+        return np.array([label_weight(d.parts[positive]) for d in decisions], dtype=np.int64)
+
+    def _make_room(self, requests: Sequence[Request]) -> None:
+        groups = {request.group for request in requests}
+        experts = {expert for request in requests for expert in request.predictions}
+        grown = self.state.axes.extended(groups=groups, experts=experts)
+        if grown != self.state.axes:
+            self.state.extend(grown)
+            self._rules.clear()
+
+    def _check_request(self, request: Request) -> None:
+        if not request.predictions:
+            raise InvalidInput(
+                f'request "{request.decision_id}" has no predictions: send at least one expert\'s advice'
+            )
+        for label in request.predictions.values():
+            self.state.axes.label(label)
+        if self._binary and request.group not in self.settings.groups:
+            raise InvalidInput(
+                f'request "{request.decision_id}" is of group "{request.group}", but objective '
+                f'"{self.settings.policy.objective}" is for {one_of(self.settings.groups)} only: '
+                'correct the group, or use objective "gap" or "mixture"'
+            )
+
+    def _check_state(self, axes: Axes, unit: int) -> None:
+        state, settings = self.state, self.settings
+        mine = (axes.labels, settings.bucket, settings.keep, unit)
+        theirs = (state.axes.labels, state.bucket, state.keep, state.unit)
+        for what, wanted, found in zip(("labels", "bucket", "keep", "unit"), mine, theirs, strict=True):
+            if wanted != found:
+                raise IncompatibleState(
+                    f"the state was kept with {what} = {found} and the settings say {wanted}: use the "
+                    "settings it was made with, or rebuild it by replay under the new ones"
+                )

@@ -1,0 +1,148 @@
+"""Fairness figures from the counters, under the names and with the values of fairlearn.
+
+A *confusion* is ``outcomes[…, g, y, ŷ]``: joined labels by group, true label and decision, for any policy and any
+window. Rates that nothing has been seen for are NaN, and comparisons leave such groups out: no data is not the
+same as no error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .counters import Counters
+from .exact import Floats
+
+Confusion = npt.NDArray[np.generic]
+
+
+def rate_by_label(confusion: Confusion) -> Floats:
+    """[…, g, y]: how often a case of group g and true label y was decided wrongly."""
+    counts = np.asarray(confusion, dtype=np.float64)
+    right = np.diagonal(counts, axis1=-2, axis2=-1)
+    total = counts.sum(axis=-1)
+    return _divide(total - right, total)
+
+
+def false_positive_rate(confusion: Confusion, positive: int) -> Floats:
+    """[…, g]: negatives decided positive (binary)."""
+    return rate_by_label(confusion)[..., 1 - positive]
+
+
+def false_negative_rate(confusion: Confusion, positive: int) -> Floats:
+    """[…, g]: positives decided negative (binary)."""
+    return rate_by_label(confusion)[..., positive]
+
+
+def true_positive_rate(confusion: Confusion, positive: int) -> Floats:
+    return 1.0 - false_negative_rate(confusion, positive)
+
+
+def true_negative_rate(confusion: Confusion, positive: int) -> Floats:
+    return 1.0 - false_positive_rate(confusion, positive)
+
+
+def zero_one_loss(confusion: Confusion) -> Floats:
+    """[…, g]: the error rate."""
+    counts = np.asarray(confusion, dtype=np.float64)
+    total = counts.sum(axis=(-2, -1))
+    return _divide(total - np.trace(counts, axis1=-2, axis2=-1), total)
+
+
+def selection_rate(confusion: Confusion, positive: int) -> Floats:
+    """[…, g]: share of cases with a label that were decided positive."""
+    counts = np.asarray(confusion, dtype=np.float64)
+    return _divide(counts[..., positive].sum(axis=-1), counts.sum(axis=(-2, -1)))
+
+
+def difference(by_group: Floats) -> Floats:
+    """The largest minus the smallest rate over the groups (last axis): the worst pair.
+
+    >>> float(difference(np.array([0.25, 0.5, np.nan])))
+    0.25
+    """
+    return _comparable(by_group, _largest(by_group) - _smallest(by_group))
+
+
+def ratio(by_group: Floats) -> Floats:
+    """The smallest over the largest rate; NaN where all are 0, as in fairlearn."""
+    return _comparable(by_group, _divide(_smallest(by_group), _largest(by_group)))
+
+
+def equalized_odds_difference(confusion: Confusion) -> Floats:
+    """The worst difference between two groups on any true label."""
+    by_label = np.swapaxes(rate_by_label(confusion), -1, -2)
+    return _largest(difference(by_label))
+
+
+def equalized_odds_ratio(confusion: Confusion, positive: int) -> Floats:
+    """The worse of the ratios of true and of false positive rates (binary)."""
+    ratios = [ratio(rate(confusion, positive)) for rate in (true_positive_rate, false_positive_rate)]
+    return _smallest(np.stack(ratios, axis=-1))
+
+
+def regret_per_round(counters: Counters, policy: int) -> Floats:
+    """[b]: the policy's error rate minus that of the best single expert in hindsight."""
+    outcomes = counters.outcomes[:, policy].astype(np.float64)
+    total = outcomes.sum(axis=(1, 2, 3))
+    right = np.trace(outcomes, axis1=2, axis2=3).sum(axis=1)
+    tried = counters.trials.sum(axis=(2, 3)).astype(np.float64)
+    lost = counters.losses.sum(axis=(2, 3)).astype(np.float64)
+    return _divide(total - right, total) - _smallest(_divide(lost, tried))
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """The figures of one policy in one window, for one learner."""
+
+    error_rate: tuple[float, ...]
+    """per group"""
+    error_rate_by_label: tuple[tuple[float, ...], ...]
+    """per group and true label"""
+    differences_by_label: tuple[float, ...]
+    """worst pair of groups, per true label; binary: the FPR and FNR differences"""
+    ratios_by_label: tuple[float, ...]
+    zero_one_loss_difference: float
+    zero_one_loss_ratio: float
+    equalized_odds_difference: float
+    regret_per_round: float
+    labels: int
+
+
+def fairness(counters: Counters, policy: int, learner: int = 0) -> Fairness:
+    """All figures at once; index ``policy`` and ``learner`` into the counters' axes."""
+    confusion = counters.outcomes[learner, policy]
+    by_label = rate_by_label(confusion)
+    loss = zero_one_loss(confusion)
+    return Fairness(
+        error_rate=tuple(loss.tolist()),
+        error_rate_by_label=tuple(map(tuple, by_label.tolist())),
+        differences_by_label=tuple(difference(by_label.T).tolist()),
+        ratios_by_label=tuple(ratio(by_label.T).tolist()),
+        zero_one_loss_difference=float(difference(loss)),
+        zero_one_loss_ratio=float(ratio(loss)),
+        equalized_odds_difference=float(equalized_odds_difference(confusion)),
+        regret_per_round=float(regret_per_round(counters, policy)[learner]),
+        labels=int(counters.seen[learner].sum()),
+    )
+
+
+def _divide(part: Floats, whole: Floats) -> Floats:
+    part, whole = np.asarray(part), np.asarray(whole)
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+
+
+def _largest(values: Floats) -> Floats:
+    known = np.where(np.isnan(values), -np.inf, values).max(axis=-1)
+    return np.where(np.isneginf(known), np.nan, known)
+
+
+def _smallest(values: Floats) -> Floats:
+    return -_largest(-values)
+
+
+def _comparable(by_group: Floats, figure: Floats) -> Floats:
+    """A comparison needs two groups with data."""
+    return np.where((~np.isnan(by_group)).sum(axis=-1) >= 2, figure, np.nan)

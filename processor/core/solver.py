@@ -1,0 +1,211 @@
+"""The exact solver: a strictly convex quadratic on a product of probability simplices.
+
+    minimise  ½ x'H x − h'x    with  x[g, m] ≥ 0,  Σ_m x[g, m] = 1 for every group g
+
+Two groups with two choices leave two numbers in a box and a closed form. Everything else goes through a primal
+active-set method, which ends at the exact minimiser after finitely many steps. Both work on a whole batch of
+problems at once, elementwise, so that a problem's answer does not depend on what else is in its batch, nor on
+the machine (see ``exact``). No warm start: the answer must not depend on the path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .exact import Floats, Ints, Mask, ordered_sum
+from .problems import RIDGE, Problem
+
+MULTIPLIER_TOLERANCE = 1e-12
+"""A fixed choice is let in only if that gains more than this per unit."""
+
+MAX_STEPS_PER_CHOICE = 50
+"""A stop for rounding that would cycle; every step is feasible and no worse than the one before."""
+
+
+def solve(problem: Problem) -> Floats:
+    """The minimiser x[b, g, m] of every problem in the batch."""
+    quadratic, linear = normal_form(problem)
+    if (problem.groups, problem.choices) == (2, 2):
+        return _two_by_two(quadratic, linear)
+    return _active_set(quadratic, linear, problem.groups, problem.choices, problem.centre)
+
+
+def normal_form(problem: Problem) -> tuple[Floats, Floats]:
+    """H[b, n, n] and h[b, n]."""
+    size = problem.rows.shape[2]
+    quadratic = np.zeros((len(problem.rows), size, size))
+    for r in range(problem.rows.shape[1]):
+        row = problem.rows[:, r]
+        quadratic = quadratic + row[:, :, None] * row[:, None, :]
+    diagonal = np.arange(size)
+    quadratic[:, diagonal, diagonal] += RIDGE
+    return quadratic, RIDGE * problem.centre.reshape(-1, size) - problem.linear
+
+
+def kkt_residual(problem: Problem, x: Floats) -> Floats:
+    """How far x[b, g, m] is from optimal: 0 at the minimiser.
+
+    No choice may promise a gain over its group's mean gradient, and no choice in use may stand above it. The
+    gradient is measured against the largest curvature where that is above 1.
+    """
+    quadratic, linear = normal_form(problem)
+    scale = np.maximum(np.abs(quadratic).max(axis=(1, 2)), 1.0)[:, None]
+    quadratic, linear = quadratic / scale[:, :, None], linear / scale
+    gradient = _gradient(quadratic, linear, x.reshape(linear.shape)).reshape(x.shape)
+    excess = gradient - ordered_sum(x * gradient, axis=2)[:, :, None]
+    infeasible = np.maximum(-x, 0.0).max(axis=(1, 2)) + np.abs(ordered_sum(x, axis=2) - 1.0).max(axis=1)
+    residual: Floats = np.maximum(np.maximum(-excess, np.abs(x * excess)).max(axis=(1, 2)), infeasible)
+    return residual
+
+
+def _gradient(quadratic: Floats, linear: Floats, x: Floats) -> Floats:
+    return ordered_sum(quadratic * x[:, None, :], axis=2) - linear
+
+
+def _two_by_two(quadratic: Floats, linear: Floats) -> Floats:
+    """Closed form: with x[g] = (1 − t[g], t[g]), the best of the interior point and the four clipped edges.
+
+    Candidates are compared by how well they meet the optimality conditions and not by the objective, which
+    near a corner no longer tells them apart.
+    """
+    base, other = np.array([0, 2]), np.array([1, 3])
+    curve = np.empty((len(linear), 2, 2))
+    slope = np.empty((len(linear), 2))
+    for i in range(2):
+        at_base = quadratic[:, :, base[0]] + quadratic[:, :, base[1]] - linear
+        slope[:, i] = at_base[:, base[i]] - at_base[:, other[i]]
+        for j in range(2):
+            curve[:, i, j] = (
+                quadratic[:, other[i], other[j]]
+                - quadratic[:, other[i], base[j]]
+                - quadratic[:, base[i], other[j]]
+                + quadratic[:, base[i], base[j]]
+            )
+    a, b, c = curve[:, 0, 0], curve[:, 0, 1], curve[:, 1, 1]
+    s0, s1 = slope[:, 0], slope[:, 1]
+    determinant = a * c - b * b
+    safe = np.where(determinant > 0, determinant, 1.0)
+    candidates = [(_clip((s0 * c - b * s1) / safe), _clip((a * s1 - b * s0) / safe))]
+    for end in (0.0, 1.0):
+        fixed = np.full_like(a, end)
+        candidates.append((fixed, _clip((s1 - b * fixed) / c)))
+        candidates.append((_clip((s0 - b * fixed) / a), fixed))
+
+    best0, best1 = candidates[0]
+    best = np.full_like(a, np.inf)
+    for t0, t1 in candidates:
+        miss0 = np.abs(t0 - _clip(t0 + (s0 - a * t0 - b * t1)))
+        miss1 = np.abs(t1 - _clip(t1 + (s1 - b * t0 - c * t1)))
+        miss = np.maximum(miss0, miss1)
+        better = miss < best
+        best0, best1 = np.where(better, t0, best0), np.where(better, t1, best1)
+        best = np.where(better, miss, best)
+    return np.stack([np.stack([1.0 - best0, best0], -1), np.stack([1.0 - best1, best1], -1)], 1)
+
+
+def _clip(t: Floats) -> Floats:
+    return np.minimum(np.maximum(t, 0.0), 1.0)
+
+
+def _active_set(quadratic: Floats, linear: Floats, groups: int, choices: int, centre: Floats) -> Floats:
+    batch, size = linear.shape
+    start = _best_vertex(quadratic, linear, centre)
+    x = np.zeros((batch, size))
+    free = np.zeros((batch, size), dtype=bool)
+    np.put_along_axis(x, start, 1.0, axis=1)
+    np.put_along_axis(free, start, True, axis=1)
+    group_of = np.repeat(np.arange(groups), choices)
+
+    running = np.arange(batch)
+    for _ in range(MAX_STEPS_PER_CHOICE * size):
+        if len(running) == 0:
+            break
+        x_now, free_now, done = _active_set_step(
+            quadratic[running], linear[running], x[running], free[running], group_of, groups
+        )
+        x[running], free[running] = x_now, free_now
+        running = running[~done]
+    return x.reshape(batch, groups, choices)
+
+
+def _best_vertex(quadratic: Floats, linear: Floats, centre: Floats) -> Ints:
+    """Per group the choice that looks best from the centre; index into the flat x."""
+    batch, groups, choices = centre.shape
+    gradient = _gradient(quadratic, linear, centre.reshape(batch, -1)).reshape(centre.shape)
+    vertex: Ints = np.argmin(gradient, axis=2) + choices * np.arange(groups)
+    return vertex
+
+
+def _active_set_step(
+    quadratic: Floats, linear: Floats, x: Floats, free: Mask, group_of: Ints, groups: int
+) -> tuple[Floats, Mask, Mask]:
+    """Move to the best point of the free face, or as far as the first choice that would turn negative.
+
+    At the best point of the face, let in the fixed choice that gains most, or report that there is none.
+    """
+    rows = np.arange(len(x))
+    base = np.argmax(x.reshape(len(x), groups, -1), axis=2) + (x.shape[1] // groups) * np.arange(groups)
+    gradient = _gradient(quadratic, linear, x)
+    step = _newton_step(quadratic, gradient, free, base, group_of)
+
+    shrinking = step < 0
+    room = np.where(shrinking, x / np.where(shrinking, -step, 1.0), np.inf)
+    blocking = np.argmin(room, axis=1)
+    length = np.minimum(room[rows, blocking], 1.0)
+    blocked = room[rows, blocking] < 1.0
+    x = np.maximum(x + length[:, None] * step, 0.0)
+    x[rows[blocked], blocking[blocked]] = 0.0
+    free = free.copy()
+    free[rows[blocked], blocking[blocked]] = False
+
+    gradient = _gradient(quadratic, linear, x)
+    gain = np.where(free, 0.0, gradient[rows[:, None], base][:, group_of] - gradient)
+    entering = np.argmax(gain, axis=1)
+    enters = ~blocked & (gain[rows, entering] > MULTIPLIER_TOLERANCE)
+    free[rows[enters], entering[enters]] = True
+    return x, free, ~blocked & ~enters
+
+
+def _newton_step(quadratic: Floats, gradient: Floats, free: Mask, base: Ints, group_of: Ints) -> Floats:
+    """The step to the minimiser over the free choices that keeps every group's sum.
+
+    Each group's base choice is eliminated (it pays for the others), which leaves a positive definite system.
+    """
+    rows = np.arange(len(gradient))[:, None]
+    base_of = base[:, group_of]
+    moved = free & (base_of != np.arange(free.shape[1]))
+    to_base = quadratic[rows[:, :, None], base_of[:, :, None], np.arange(free.shape[1])[None, None, :]]
+    both_base = quadratic[rows[:, :, None], base_of[:, :, None], base_of[:, None, :]]
+    reduced = quadratic - to_base - np.swapaxes(to_base, 1, 2) + both_base
+    reduced = np.where(moved[:, :, None] & moved[:, None, :], reduced, 0.0)
+    slope = np.where(moved, gradient[rows, base_of] - gradient, 0.0)
+
+    used = np.nonzero(moved.any(axis=0))[0]
+    reduced = reduced[:, used[:, None], used[None, :]]
+    diagonal = np.arange(len(used))
+    reduced[:, diagonal, diagonal] = np.where(moved[:, used], reduced[:, diagonal, diagonal], 1.0)
+    step = np.zeros_like(gradient)
+    step[:, used] = _solve_positive_definite(reduced, slope[:, used])
+
+    for g in range(base.shape[1]):
+        paid = ordered_sum(np.where(group_of == g, step, 0.0), axis=1)
+        step[rows[:, 0], base[:, g]] = -paid
+    return step
+
+
+def _solve_positive_definite(matrix: Floats, right: Floats) -> Floats:
+    """Cholesky without a library: elementwise, one column at a time, for the whole batch."""
+    size = right.shape[1]
+    work = np.concatenate([matrix, right[:, None, :]], axis=1)  # the right side rides along as a last row
+    for j in range(size):
+        pivot = np.sqrt(work[:, j, j])
+        column = work[:, j + 1 :, j] / pivot[:, None]
+        work[:, j, j] = pivot
+        work[:, j + 1 :, j] = column
+        work[:, j + 1 :, j + 1 :] -= column[:, :, None] * column[:, None, : size - j - 1]
+    solution = np.zeros_like(right)
+    rest = work[:, size, :].copy()
+    for j in reversed(range(size)):
+        solution[:, j] = rest[:, j] / work[:, j, j]
+        rest[:, :j] -= work[:, j, :j] * solution[:, j, None]
+    return solution

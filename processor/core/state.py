@@ -1,0 +1,122 @@
+"""A learner's state: lifetime counters, and the same counters in a ring of time buckets.
+
+A window is a sum of buckets. Late labels go to the bucket of their own time; one whose bucket has left the ring
+counts in the lifetime only. What is kept depends on *what* was added and never on the order, so any split,
+permutation or merge of the same events ends in the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .axes import Axes
+from .counters import Counters
+from .errors import IncompatibleState, InvalidInput
+from .exact import Ints
+
+
+@dataclass
+class State:
+    """The whole memory of one learner."""
+
+    axes: Axes
+    bucket: int
+    keep: int
+    unit: int = 1
+    lifetime: Counters = field(init=False)
+    buckets: dict[int, Counters] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lifetime = Counters.zeros(self.axes, unit=self.unit)
+
+    @property
+    def newest(self) -> int | None:
+        """The number of the newest bucket, or None before the first event."""
+        return max(self.buckets, default=None)
+
+    def extend(self, axes: Axes) -> None:
+        """Make room for more groups, experts, labels or policies."""
+        if axes == self.axes:
+            return
+        grown = self.axes.union(axes)
+        self.lifetime = self.lifetime.regrown(self.axes, grown)
+        self.buckets = {n: counters.regrown(self.axes, grown) for n, counters in self.buckets.items()}
+        self.axes = grown
+
+    def add_decisions(self, at: Ints, group: Ints, decided: Ints) -> None:
+        """Count requests, each at its own time."""
+        for number, rows in self._by_bucket(at):
+            part = (np.zeros(len(rows), np.int64), group[rows], decided[rows])
+            for counters in self._counters_of(number):
+                counters.add_decisions(*part)
+        self._drop_old()
+
+    def add_labels(
+        self, at: Ints, group: Ints, label: Ints, predictions: Ints, decided: Ints, weight: Ints | None = None
+    ) -> None:
+        """Count joined labels, each at its own time. See ``Counters.add_labels``."""
+        for number, rows in self._by_bucket(at):
+            part = (np.zeros(len(rows), np.int64), group[rows], label[rows], predictions[rows], decided[rows])
+            for counters in self._counters_of(number):
+                counters.add_labels(*part, weight=None if weight is None else weight[rows])
+        self._drop_old()
+
+    def merge(self, other: State) -> None:
+        """Add another state to this one."""
+        if (self.bucket, self.unit) != (other.bucket, other.unit):
+            raise IncompatibleState(
+                f"a state with buckets of {self.bucket} and labels in units of {self.unit} cannot take one with "
+                f"{other.bucket} and {other.unit}: rebuild one of them by replay under the other's settings"
+            )
+        self.extend(other.axes)
+        self.keep = min(self.keep, other.keep)
+        self.lifetime += other.lifetime.regrown(other.axes, self.axes)
+        for number, counters in other.buckets.items():
+            grown = counters.regrown(other.axes, self.axes)
+            mine = self.buckets.get(number)
+            self.buckets[number] = grown.copy() if mine is None else mine + grown
+        self._drop_old()
+
+    def window(self, buckets: int | None = None, newest: int | None = None) -> Counters:
+        """The counters of the newest ``buckets`` buckets; all of the lifetime if None.
+
+        ``newest`` is the bucket the window ends with (default: the newest one with an event in it).
+        """
+        if buckets is None:
+            return self.lifetime
+        if not 1 <= buckets <= self.keep:
+            raise InvalidInput(
+                f"a window of {buckets} buckets was asked for but {self.keep} are kept: use 1 to {self.keep}"
+            )
+        total = Counters.zeros(self.axes, unit=self.unit)
+        last = self.newest if newest is None else newest
+        for number, counters in self.buckets.items():
+            if last is not None and last - buckets < number <= last:
+                total += counters
+        return total
+
+    def _by_bucket(self, at: Ints) -> list[tuple[int, Ints]]:
+        numbers = at // self.bucket
+        return [(int(n), np.nonzero(numbers == n)[0]) for n in np.unique(numbers)]
+
+    def _counters_of(self, number: int) -> tuple[Counters, ...]:
+        newest = self.newest
+        if newest is not None and number <= newest - self.keep:
+            return (self.lifetime,)
+        if number not in self.buckets:
+            self.buckets[number] = Counters.zeros(self.axes, unit=self.unit)
+        return (self.lifetime, self.buckets[number])
+
+    def _drop_old(self) -> None:
+        newest = self.newest
+        if newest is not None:
+            self.buckets = {n: c for n, c in sorted(self.buckets.items()) if n > newest - self.keep}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self._parts() == other._parts()
+
+    def _parts(self) -> tuple[Axes, int, int, int, Counters, Mapping[int, Counters]]:
+        return (self.axes, self.bucket, self.keep, self.unit, self.lifetime, self.buckets)

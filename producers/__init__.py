@@ -1,0 +1,1 @@
+"""Sources of cases and labels: synthetic populations, data sets, delays."""

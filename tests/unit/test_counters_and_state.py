@@ -1,0 +1,147 @@
+"""Order does not matter, states merge, windows are sums, bytes are stable."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processor.core import Axes, Counters, IncompatibleState, InvalidInput, State, decode_state, encode_state
+from processor.core.counters import WEIGHT_UNIT, label_weight
+
+from .strategies import axes, random_labels, seeds
+
+BUCKET, KEEP = 20, 6
+
+
+def new_state(of: Axes | None = None, unit: int = 1) -> State:
+    return State(of or axes(), bucket=BUCKET, keep=KEEP, unit=unit)
+
+
+@given(seed=seeds, count=st.integers(0, 120), cut=st.integers(0, 120), unit=st.sampled_from([1, WEIGHT_UNIT]))
+def test_any_permutation_split_and_merge_of_the_same_labels_gives_the_same_bytes(
+    seed: int, count: int, cut: int, unit: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    labels = random_labels(rng, axes(), count, unit)
+    at_once = labels.add_to(new_state(unit=unit))
+    shuffled = labels.take(rng.permutation(count))
+    first, second = shuffled.take(np.arange(min(cut, count))), shuffled.take(np.arange(min(cut, count), count))
+    one_by_one = new_state(unit=unit)
+    for i in range(count):
+        shuffled.take(np.array([i])).add_to(one_by_one)
+    in_two = second.add_to(first.add_to(new_state(unit=unit)))
+    merged, other = first.add_to(new_state(unit=unit)), second.add_to(new_state(unit=unit))
+    merged.merge(other)
+    expected = encode_state(at_once)
+    assert encode_state(one_by_one) == expected
+    assert encode_state(in_two) == expected
+    assert encode_state(merged) == expected
+
+
+@given(seed=seeds)
+def test_names_met_in_another_order_give_the_same_bytes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    full = axes(groups=3, experts=4)
+    labels = random_labels(rng, full, 60)
+    few = labels.take(np.nonzero((labels.group < 2) & (labels.predictions[:, 3] == -1))[0])
+    rest = labels.take(np.nonzero((labels.group >= 2) | (labels.predictions[:, 3] != -1))[0])
+    small = Axes.of(groups=full.groups[:2], labels=full.labels, experts=full.experts[:3], policies=full.policies)
+    grown = new_state(small)
+    grown.add_decisions(few.at, few.group, few.decided[:, 0])
+    grown.add_labels(few.at, few.group, few.label, few.predictions[:, :3], few.decided)
+    grown.merge(rest.add_to(new_state(full)))
+    assert encode_state(grown) == encode_state(labels.add_to(new_state(full)))
+
+
+@given(seed=seeds, count=st.integers(0, 60), unit=st.sampled_from([1, WEIGHT_UNIT]))
+def test_a_state_survives_its_bytes(seed: int, count: int, unit: int) -> None:
+    state = random_labels(np.random.default_rng(seed), axes(3, 3, 4), count, unit).add_to(
+        new_state(axes(3, 3, 4), unit)
+    )
+    assert decode_state(encode_state(state)) == state
+
+
+def test_the_bytes_of_a_state_are_those_of_format_1() -> None:
+    state = random_labels(np.random.default_rng(1), axes(), 50).add_to(new_state())
+    data = encode_state(state)
+    assert data.startswith(b"\x98\xc4\x06GFORCE\x01")
+    assert hashlib.blake2b(data, digest_size=8).hexdigest() == "270be19159116de7"
+
+
+def test_a_window_is_the_sum_of_its_buckets_and_all_of_them_are_the_lifetime() -> None:
+    labels = random_labels(np.random.default_rng(2), axes(), 200, span=BUCKET * KEEP)
+    state = labels.add_to(new_state())
+    assert state.window(KEEP) == state.lifetime
+    last_two = labels.take(np.nonzero(labels.at >= BUCKET * (KEEP - 2))[0]).add_to(new_state())
+    assert state.window(2) == last_two.lifetime
+
+
+def test_a_late_label_goes_to_the_bucket_of_its_own_time() -> None:
+    labels = random_labels(np.random.default_rng(3), axes(), 2)
+    state = new_state()
+    for at, row in ((100, 0), (65, 1)):
+        one = labels.take(np.array([row]))
+        state.add_labels(np.array([at]), one.group, one.label, one.predictions, one.decided)
+    assert sorted(state.buckets) == [65 // BUCKET, 100 // BUCKET]
+
+
+def test_a_label_older_than_the_ring_counts_in_the_lifetime_only() -> None:
+    labels = random_labels(np.random.default_rng(4), axes(), 2)
+    state = new_state()
+    for at, row in ((1_000, 0), (5, 1)):
+        one = labels.take(np.array([row]))
+        state.add_labels(np.array([at]), one.group, one.label, one.predictions, one.decided)
+    assert sorted(state.buckets) == [50]
+    assert state.lifetime.joined.tolist() == [2]
+
+
+def test_states_of_other_settings_do_not_merge() -> None:
+    with pytest.raises(IncompatibleState, match="buckets of 20 .* rebuild"):
+        new_state().merge(State(axes(), bucket=30, keep=KEEP))
+    with pytest.raises(IncompatibleState, match="units of 1"):
+        new_state().merge(new_state(unit=WEIGHT_UNIT))
+
+
+def test_counters_of_other_shapes_do_not_add() -> None:
+    with pytest.raises(IncompatibleState, match="cannot be added"):
+        Counters.zeros(axes(2)) + Counters.zeros(axes(3))
+    with pytest.raises(IncompatibleState, match="positive-only"):
+        Counters.zeros(axes()) + Counters.zeros(axes(), unit=WEIGHT_UNIT)
+    with pytest.raises(IncompatibleState, match="different units"):
+        Counters.stack([Counters.zeros(axes()), Counters.zeros(axes(), unit=WEIGHT_UNIT)])
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not a G-FORCE state"),
+        (b"\xff\xfe", "not a G-FORCE state"),
+        (b"\x92\xc4\x03abc\x01", "they start with b'abc'"),
+        (b"\x92\xc4\x06GFORCE\x07", "format 7 and this version reads 1"),
+        (b"\x92\xc4\x06GFORCE\x01", "damaged"),
+    ],
+)
+def test_bytes_that_are_no_state_are_named(data: bytes, says: str) -> None:
+    with pytest.raises(IncompatibleState, match=says):
+        decode_state(data)
+
+
+def test_a_cut_off_state_is_refused() -> None:
+    data = encode_state(random_labels(np.random.default_rng(1), axes(), 50).add_to(new_state()))
+    for end in range(1, len(data)):
+        with pytest.raises(IncompatibleState):
+            decode_state(data[:end])
+
+
+def test_a_window_that_is_not_kept_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="window of 7 buckets .* 6 are kept"):
+        new_state().window(7)
+
+
+def test_a_label_of_probability_zero_has_no_weight() -> None:
+    with pytest.raises(InvalidInput, match="probability 0"):
+        label_weight(0)

@@ -1,0 +1,88 @@
+"""The fast solver is exact: never worse than SLSQP, and optimal by its own conditions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processor.core import Policy, problems
+from processor.core.estimates import cross_instance, estimate, keep_rate, weights
+from processor.core.policies import rule_of
+from processor.core.problems import Problem
+from processor.core.reference import solve_slsqp
+from processor.core.settings import Prior
+from processor.core.solver import kkt_residual, solve
+
+from .strategies import axes, random_counters, random_problem, seeds
+
+SHAPES = [(2, 2, 1_000), (2, 3, 200), (3, 3, 300), (4, 2, 200), (5, 4, 200), (3, 9, 40)]
+
+
+@pytest.mark.parametrize(("groups", "choices", "count"), SHAPES)
+def test_it_is_never_worse_than_slsqp_and_meets_the_optimality_conditions(
+    groups: int, choices: int, count: int
+) -> None:
+    problem = random_problem(np.random.default_rng([groups, choices]), count, groups, choices)
+    x = solve(problem)
+    assert (problem.value(x) - problem.value(solve_slsqp(problem))).max() <= 1e-8
+    assert kkt_residual(problem, x).max() <= 1e-9
+
+
+@given(seed=seeds, groups=st.integers(1, 5), labels=st.integers(2, 4), experts=st.integers(1, 6))
+def test_it_is_optimal_for_the_problems_that_counters_give(
+    seed: int, groups: int, labels: int, experts: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    counters = random_counters(rng, axes(groups, labels, experts), batch=4)
+    estimates = estimate(counters, Prior())
+    keep = keep_rate(0.35, estimates.labels, experts)
+    cross = cross_instance(weights(estimates.exponents, keep, np.ones(experts, dtype=bool)), estimates.error)
+    fairness, regret = rng.uniform(0, 1, size=(4, labels)), rng.uniform(0, 1, size=4)
+    for problem in (
+        problems.gap(estimates, cross, fairness, regret),
+        problems.mixture(estimates, fairness, regret),
+    ):
+        assert kkt_residual(problem, solve(problem)).max() <= 1e-9
+
+
+@given(seed=seeds, objective=st.sampled_from(["bound", "paper"]))
+def test_it_is_optimal_for_the_binary_objectives(seed: int, objective: str) -> None:
+    counters = random_counters(np.random.default_rng(seed), axes(), batch=4)
+    estimates = estimate(counters, Prior())
+    pi = weights(estimates.exponents, keep_rate("auto", estimates.labels, 3), np.ones(3, dtype=bool))
+    build = {"bound": problems.bound, "paper": problems.paper}[objective]
+    problem = build(estimates, cross_instance(pi, estimates.error), np.ones((4, 2)), np.ones(4))
+    assert kkt_residual(problem, solve(problem)).max() <= 1e-9
+
+
+@given(seed=seeds, groups=st.integers(1, 4), choices=st.integers(2, 4))
+def test_the_answer_does_not_depend_on_what_else_is_in_the_batch(seed: int, groups: int, choices: int) -> None:
+    problem = random_problem(np.random.default_rng(seed), 5, groups, choices)
+    together = solve(problem)
+    for i in range(5):
+        alone = solve(Problem(problem.rows[i : i + 1], problem.linear[i : i + 1], problem.centre[i : i + 1]))
+        assert alone[0].tobytes() == together[i].tobytes()
+
+
+def test_where_the_minimiser_is_not_unique_the_base_rates_decide() -> None:
+    counters = random_counters(np.random.default_rng(0), axes(), batch=1)
+    for array in counters.arrays():
+        array[...] = 0
+    counters.labels[0] = counters.seen[0] = [[30, 10], [5, 15]]
+    counters.trials[0] = np.broadcast_to(counters.labels[0], (3, 2, 2))
+    counters.losses[0] = counters.trials[0] // 5 * 2  # all experts alike: every rule is as good as any other
+    q = rule_of(Policy(), counters, ("y0", "y1")).selection[0]
+    assert q == pytest.approx(estimate(counters, Prior()).base_rate[0], abs=1e-6)
+
+
+def test_the_scale_of_lambda_does_not_matter_only_the_balance() -> None:
+    from processor.core import Balance
+
+    counters = random_counters(np.random.default_rng(5), axes(), batch=3)
+    small, large = (
+        rule_of(Policy(balance=(Balance(fairness=s, regret=2 * s),)), counters, ("y0", "y1")).selection
+        for s in (1.0, 1e5)
+    )
+    assert small == pytest.approx(large, abs=1e-9)
