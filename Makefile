@@ -4,7 +4,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 RUNS   ?= 100
-DATA   ?= ../shared/datasets
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format experiments bench clean
@@ -46,7 +45,11 @@ experiments: setup  ## all experiments, with tables, pictures and JSON (RUNS=100
 	$(BIN)/gforce experiment pareto --json figures/pareto.json
 	$(BIN)/gforce experiment delay --runs $(RUNS) --json figures/delay.json
 	$(BIN)/gforce experiment stress --runs $(RUNS) --json figures/stress.json
+ifdef DATA
 	$(BIN)/gforce experiment real --data-dir $(DATA) --json figures/real.json
+else
+	@echo "For the real data sets: make experiments DATA=folder-with-adult-compas-german"
+endif
 
 bench: setup  ## our solver against SciPy's, as a ratio in one run
 	$(BIN)/python -m benchmarks.solver

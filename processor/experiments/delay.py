@@ -71,7 +71,7 @@ def experiment(
             rows.append(_row(kind, policy, Scores.joined([p[i][0] for p in parts])))
         curves[kind.describe()] = np.concatenate([p[0][1] for p in parts], axis=1)
     _print(rows, runs, rounds, mu_b)
-    save_figure(figures.gap_over_time(np.array(points), curves, "labels come"), folder, "delay")
+    save_figure(figures.gap_over_time(np.array(points), curves, "G-FORCE (gap)", "labels come"), folder, "delay")
     write_json(
         json,
         "delay",

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 BAR_POLICIES = (lineup.GROUPAWARE.name, lineup.PAPER.name, lineup.GAP.name)
 
+MARKED = {lineup.GAP.name: (0.1, 0.2, 1.0), lineup.MIXTURE.name: (0.2, 1.0)}
+"""λ written beside their points on the Pareto front."""
+
 STYLE: dict[str, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -125,7 +128,7 @@ def pareto_front(points: Sequence[Point], limit: float) -> Any:
             markersize=5 if swept else 8,
         )
         for point in mine:
-            if name != lineup.PAPER.name and point.lambda_fairness in (0.0, 0.1, 0.2, 1.0):
+            if point.lambda_fairness in MARKED.get(name, ()):
                 side = (6, 4) if name == lineup.GAP.name else (-6, -4)
                 axis.annotate(
                     f"{point.lambda_fairness:g}",
@@ -148,7 +151,7 @@ def pareto_front(points: Sequence[Point], limit: float) -> Any:
     return figure
 
 
-def gap_over_time(points: Ints, curves: Mapping[str, Floats], title: str) -> Any:
+def gap_over_time(points: Ints, curves: Mapping[str, Floats], title: str, legend: str) -> Any:
     """The gap of all rounds so far; ``curves[name]`` is [point, run, y]."""
     figure, axes = _canvas(1, 2, size=(10.5, 4.2), sharey=True)
     palette = ["#0b6e4f", "#c1440e", "#3a86c8", "#e0a030", "#7a6f9b", "#555555"]
@@ -156,12 +159,14 @@ def gap_over_time(points: Ints, curves: Mapping[str, Floats], title: str) -> Any
         for axis, y in ((axes[0], 0), (axes[1], 1)):
             mean, spread = np.nanmean(values[:, :, y], axis=1), np.nanstd(values[:, :, y], axis=1)
             axis.plot(points, mean, color=colour, label=name)
-            axis.fill_between(points, np.maximum(mean - spread, 0), mean + spread, color=colour, alpha=0.15, lw=0)
+            if len(curves) <= 2:
+                low, high = np.maximum(mean - spread, 0), mean + spread
+                axis.fill_between(points, low, high, color=colour, alpha=0.15, lw=0)
     for axis, what in ((axes[0], "FPR gap"), (axes[1], "FNR gap")):
-        axis.set(title=f"{what} so far – {title}", xlabel="rounds (log scale)", xscale="log")
+        axis.set(title=f"{what} so far, {title}", xlabel="rounds (log scale)", xscale="log")
         axis.set_ylim(bottom=0)
     axes[0].set_ylabel("difference between the groups")
-    axes[1].legend(fontsize=9, title="mean, band: ± 1 standard deviation", title_fontsize=8)
+    axes[1].legend(fontsize=9, title=legend, title_fontsize=8)
     return figure
 
 

@@ -149,7 +149,11 @@ def experiment(
                 for i, policy in enumerate(POLICIES)
                 if policy in (lineup.GAP, lineup.GROUPAWARE)
             }
-            save_figure(figures.gap_over_time(np.array(points), curves, "Adult"), folder, "adult")
+            save_figure(
+                figures.gap_over_time(np.array(points), curves, "Adult", "mean over splits, band: ± 1 deviation"),
+                folder,
+                "adult",
+            )
     _print(rows, experts, attainable)
     save_figure(figures.real_gaps(rows, attainable), folder, "real")
     write_json(

@@ -71,13 +71,13 @@ def skewed_experts() -> Population:
     """Four experts whose errors differ between groups, so that what is not seen biases what is learnt."""
     return Population(
         share=np.array([0.5, 0.5]),
-        base_rate=np.array([[0.4, 0.6], [0.4, 0.6]]),
+        base_rate=np.array([[0.4, 0.6], [0.7, 0.3]]),
         error=np.array(
             [
-                [[0.40, 0.15], [0.50, 0.15]],
-                [[0.25, 0.50], [0.25, 0.45]],
-                [[0.50, 0.10], [0.50, 0.20]],
-                [[0.40, 0.15], [0.25, 0.25]],
+                [[0.45, 0.15], [0.50, 0.05]],
+                [[0.25, 0.50], [0.20, 0.35]],
+                [[0.45, 0.10], [0.50, 0.20]],
+                [[0.35, 0.10], [0.25, 0.25]],
             ]
         ),
     )

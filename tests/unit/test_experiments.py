@@ -15,6 +15,7 @@ from processor.core import ABSENT, InvalidInput, Learner, Policy, Request, Setti
 from processor.experiments import figures, lineup
 from processor.experiments.scores import score
 from processor.experiments.simulate import PositiveOnly, blocks, run_draws, simulate
+from processor.experiments.stress import skewed_experts
 from producers.delays import NEVER, Delay
 from producers.synthetic import Cases, Population, one_cell_experts, paper_population
 
@@ -75,12 +76,7 @@ def test_the_simulation_decides_what_the_learner_decides() -> None:
 
 
 def test_what_is_not_seen_biases_a_naive_learner() -> None:
-    skewed = Population(
-        share=np.array([0.5, 0.5]),
-        base_rate=np.array([[0.3, 0.7], [0.5, 0.5]]),
-        error=np.array([[[0.4, 0.15], [0.45, 0.15]], [[0.25, 0.5], [0.25, 0.35]], [[0.5, 0.1], [0.5, 0.25]]]),
-    )
-    cases = skewed.draw(np.random.default_rng(4), 12, 6_000)
+    cases = skewed_experts().draw(np.random.default_rng(4), 12, 6_000)
     uniforms = run_draws(1, range(12), 6_000)
     naive = gaps(cases, uniforms, lineup.GAP, positive_only=PositiveOnly(None, weighted=False))
     weighted = gaps(cases, uniforms, lineup.GAP, positive_only=PositiveOnly(0.05))
