@@ -11,6 +11,7 @@ from rich.console import Console
 from . import __version__
 from .core.errors import GForceError
 from .experiments.commands import app as experiment
+from .runtime.commands import run
 
 app = typer.Typer(
     name="gforce",
@@ -20,6 +21,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
+app.command()(run)
 app.add_typer(experiment)
 
 

@@ -56,9 +56,7 @@ class Axes:
         )
 
     def union(self, other: Axes) -> Axes:
-        return self.extended(
-            groups=other.groups, labels=other.labels, experts=other.experts, policies=other.policies
-        )
+        return self.extended(groups=other.groups, labels=other.labels, experts=other.experts, policies=other.policies)
 
     @cached_property
     def group_index(self) -> Mapping[str, int]:
@@ -91,7 +89,5 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     unique = set(names)
     for name in unique:
         if not isinstance(name, str):
-            raise InvalidInput(
-                f"{name!r} is not a name: groups, labels and experts are strings. Use str({name!r})."
-            )
+            raise InvalidInput(f"{name!r} is not a name: groups, labels and experts are strings. Use str({name!r}).")
     return tuple(sorted(unique))

@@ -92,7 +92,7 @@ class Learner:
         if not requests:
             return []
         for request in requests:
-            self._check_request(request)
+            self.check(request)
         self._make_room(requests)
         axes = self.state.axes
         group = np.array([axes.group_index[r.group] for r in requests], dtype=np.int64)
@@ -119,7 +119,13 @@ class Learner:
         predictions = self._prediction_indices([d.predictions for d, _ in labelled])
         decided = np.array([self._labels_decided(d) for d, _ in labelled], dtype=np.int64)
         weight = self._weights([d for d, _ in labelled])
-        self.state.add_labels(times, group, truth, predictions, decided, weight)
+        self.learn_arrays(times, group, truth, predictions, decided, weight)
+
+    def learn_arrays(
+        self, at: Ints, group: Ints, label: Ints, predictions: Ints, decided: Ints, weight: Ints | None
+    ) -> None:
+        """Join labels given by index into the axes of the state; see ``Counters.add_labels``."""
+        self.state.add_labels(at, group, label, predictions, decided, weight)
         self._rules.clear()
 
     def counters(self, window: int | None = None) -> Counters:
@@ -130,9 +136,7 @@ class Learner:
         """What a policy would do now; solved when first asked for and whenever the counters have changed."""
         if policy not in self._rules:
             counters = self.state.window(self.settings.window)
-            self._rules[policy] = rule_of(
-                self._policies[policy], counters, self.state.axes.labels, self.settings.prior
-            )
+            self._rules[policy] = rule_of(self._policies[policy], counters, self.state.axes.labels, self.settings.prior)
         return self._rules[policy]
 
     def encode(self) -> bytes:
@@ -198,7 +202,8 @@ class Learner:
             self.state.extend(grown)
             self._rules.clear()
 
-    def _check_request(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
+        """Raise InvalidInput if this request cannot be decided."""
         if not request.predictions:
             raise InvalidInput(
                 f'request "{request.decision_id}" has no predictions: send at least one expert\'s advice'

@@ -95,9 +95,7 @@ class Rule:
             row = int(np.argmin(present.any(axis=1)))
             raise InvalidInput(f"request {row} has no prediction at all: send at least one expert's advice")
         if predictions.size and predictions.max() >= labels:
-            raise InvalidInput(
-                f"a prediction has label index {int(predictions.max())} but there are {labels} labels"
-            )
+            raise InvalidInput(f"a prediction has label index {int(predictions.max())} but there are {labels} labels")
 
     def _expert_parts_for(self, learner: Ints, group: Ints, present: Mask) -> Parts:
         """π[n, i, f] for each request, over the experts present in it."""
@@ -130,9 +128,7 @@ def _label_probabilities(instances: Parts, experts: Parts, predictions: Ints, la
     """P[n, y] out of 2³²: rounded down, the few units left to the most probable label."""
     parts = np.empty((len(predictions), labels), dtype=np.uint64)
     for y in range(labels):
-        given_instance = np.where((predictions == y)[:, None, :], experts, np.uint64(0)).sum(
-            axis=2, dtype=np.uint64
-        )
+        given_instance = np.where((predictions == y)[:, None, :], experts, np.uint64(0)).sum(axis=2, dtype=np.uint64)
         parts[:, y] = times(instances, given_instance).sum(axis=1, dtype=np.uint64)
     left = np.uint64(ONE) - parts.sum(axis=1, dtype=np.uint64)
     parts[np.arange(len(parts)), np.argmax(parts, axis=1)] += left

@@ -28,6 +28,8 @@ class State:
     unit: int = 1
     lifetime: Counters = field(init=False)
     buckets: dict[int, Counters] = field(init=False, default_factory=dict)
+    touched: set[int] = field(init=False, default_factory=set)
+    """buckets changed since this state was made or cloned; the others may be shared with its origin"""
 
     def __post_init__(self) -> None:
         self.lifetime = Counters.zeros(self.axes, unit=self.unit)
@@ -37,13 +39,21 @@ class State:
         """The number of the newest bucket, or None before the first event."""
         return max(self.buckets, default=None)
 
+    def clone(self) -> State:
+        """A copy to change; what is not changed stays shared."""
+        copy = State(self.axes, self.bucket, self.keep, self.unit)
+        copy.lifetime = self.lifetime.copy()
+        copy.buckets = dict(self.buckets)
+        return copy
+
     def extend(self, axes: Axes) -> None:
         """Make room for more groups, experts, labels or policies."""
-        if axes == self.axes:
-            return
         grown = self.axes.union(axes)
+        if grown == self.axes:
+            return
         self.lifetime = self.lifetime.regrown(self.axes, grown)
         self.buckets = {n: counters.regrown(self.axes, grown) for n, counters in self.buckets.items()}
+        self.touched.update(self.buckets)
         self.axes = grown
 
     def add_decisions(self, at: Ints, group: Ints, decided: Ints) -> None:
@@ -78,6 +88,7 @@ class State:
             grown = counters.regrown(other.axes, self.axes)
             mine = self.buckets.get(number)
             self.buckets[number] = grown.copy() if mine is None else mine + grown
+            self.touched.add(number)
         self._drop_old()
 
     def window(self, buckets: int | None = None, newest: int | None = None) -> Counters:
@@ -108,6 +119,9 @@ class State:
             return (self.lifetime,)
         if number not in self.buckets:
             self.buckets[number] = Counters.zeros(self.axes, unit=self.unit)
+        elif number not in self.touched:
+            self.buckets[number] = self.buckets[number].copy()
+        self.touched.add(number)
         return (self.lifetime, self.buckets[number])
 
     def _drop_old(self) -> None:

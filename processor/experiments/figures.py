@@ -222,8 +222,6 @@ def stress_gaps(rows: Sequence[StressRow]) -> Any:
         fontsize=9,
     )
     axes[0].invert_yaxis()
-    axes[0].set(
-        title="Gaps by true label (first ●, second ■, third ◆)", xlabel="worst pair of groups", xlim=(0, None)
-    )
+    axes[0].set(title="Gaps by true label (first ●, second ■, third ◆)", xlabel="worst pair of groups", xlim=(0, None))
     axes[1].set(title="Loss", xlabel="wrong decisions per round", xlim=(0, None))
     return figure

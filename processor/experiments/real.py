@@ -220,9 +220,6 @@ def _print(rows: list[Row], experts: list[Expert], attainable: dict[str, Figure]
     table(
         "ε-fairness of the experts by themselves",
         ["data set", "expert", "FPR gap", "FNR gap", "error rate gap", "loss"],
-        [
-            [e.dataset, e.expert, *(f"{f}" for f in (e.fpr_gap, e.fnr_gap, e.error_rate_gap, e.loss))]
-            for e in experts
-        ],
+        [[e.dataset, e.expert, *(f"{f}" for f in (e.fpr_gap, e.fnr_gap, e.error_rate_gap, e.loss))] for e in experts],
         [],
     )

@@ -115,8 +115,7 @@ def work(task: Task) -> Parts:
             }
     cases = skewed_experts().draw(rng, runs, rounds)
     return {
-        name: score(cases, simulate(cases, task.policy, uniforms, positive_only=how))
-        for name, how in FEEDBACK.items()
+        name: score(cases, simulate(cases, task.policy, uniforms, positive_only=how)) for name, how in FEEDBACK.items()
     }
 
 

@@ -1,0 +1,188 @@
+"""The transactional producer, on confluent-kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from processor.adapters.kafka_errors import REMEDY, error_of, made, meaning
+from processor.adapters.kafka_membership import written
+from processor.adapters.kafka_settings import Properties, producer_properties
+from processor.adapters.log import At, Committed, Fenced, Headers, LogError, Membership, Retry, Rewind, Stop, Unknown
+
+
+class KafkaOutput:
+    """See ``log.Output``.
+
+    After a fatal error, Unknown, a Stop of ``commit``, or an ``abort`` that failed, this producer cannot go on and
+    says Fenced to all but ``abort``, which then does nothing and so may always be called on the way out. ``open``
+    makes a new one under the same transactional id and settles what the old one left: a commit under way is
+    completed, all else is aborted.
+    Fenced by the group (from ``send_offsets``) is milder: after ``abort`` the same producer may go on.
+    """
+
+    def __init__(
+        self,
+        properties: Properties,
+        group: str,
+        instance: str,
+        *,
+        transaction_timeout_ms: int = 10_000,
+        request_timeout: float = 15.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = producer_properties(properties, group, instance, transaction_timeout_ms)
+        self._group = group
+        self._instance = instance
+        self._timeout = request_timeout
+        self._clock = clock
+        self._producer: Producer | None = None
+        self._usable = False
+        self._begun = False
+        self._sent: dict[At, int] = {}
+        self._failure: KafkaError | None = None
+
+    def open(self) -> None:
+        self._drop()
+        producer = made(Producer, self._settings)
+        self._insist("opening the producer", producer.init_transactions)
+        self._producer, self._usable = producer, True
+
+    def begin(self) -> None:
+        producer = self._ready()
+        self._sent, self._failure = {}, None
+        try:
+            producer.begin_transaction()
+        except KafkaException as problem:
+            raise self._meaning(error_of(problem), "beginning a transaction") from problem
+        self._begun = True
+
+    def send(
+        self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
+    ) -> None:
+        producer = self._ready()
+        deadline: float | None = None
+        while True:
+            try:
+                producer.produce(
+                    at.topic,
+                    value,
+                    key,
+                    at.partition,
+                    self._delivered,
+                    timestamp=timestamp or 0,
+                    headers=list(headers) if headers else None,
+                )
+                return
+            except BufferError:
+                deadline = deadline or self._clock() + self._timeout
+                if self._clock() > deadline:
+                    raise Rewind(f"sending to {at.topic}: the queue did not drain in {self._timeout} s") from None
+                producer.poll(0.1)  # the queue is full: deliver some
+            except KafkaException as problem:
+                raise self._unsendable(error_of(problem), at) from problem
+
+    def _unsendable(self, error: KafkaError, at: At) -> LogError:
+        if error.code() == KafkaError._STATE and self._begun:
+            # The transaction has failed since; why is in the delivery reports, and abort puts it right.
+            return self._undelivered() or Rewind(f"sending to {at.topic}: the transaction has failed")
+        return self._meaning(error, f"sending to {at.topic}[{at.partition}]")
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+            return
+        self._sent[At(message.topic() or "", message.partition() or 0)] = message.offset() or 0
+
+    def _undelivered(self) -> LogError | None:
+        """What to raise if a record could not be delivered for a reason that the next attempt would meet again."""
+        if self._failure is not None and self._failure.code() in REMEDY:
+            return meaning(self._failure, "delivering")
+        return None
+
+    def send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
+        producer = self._ready()
+        member = written(membership, self._group, self._instance)
+        places = [TopicPartition(at.topic, at.partition, to.offset, to.metadata) for at, to in positions.items()]
+        try:
+            self._insist(
+                "sending offsets", lambda timeout: producer.send_offsets_to_transaction(places, member, timeout)
+            )
+        except Retry as problem:
+            # Whether the group has got them is unknown, and the transaction must not commit without them.
+            raise Rewind(str(problem)) from problem
+
+    def commit(self) -> dict[At, int]:
+        producer = self._ready()
+        try:
+            self._insist("committing", producer.commit_transaction)
+        except Retry as problem:
+            self._usable = self._begun = False
+            raise Unknown(str(problem)) from problem
+        except (Rewind, Stop) as problem:
+            raise self._undelivered() or problem from problem
+        self._begun = False
+        return self._sent
+
+    def abort(self) -> None:
+        if self._producer is None or not self._begun:
+            return
+        # EndTxn may overtake the first produce request of the transaction, and the broker then refuses to end what
+        # has not begun, which is fatal (librdkafka issue 4849); a short flush lets that request through.
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(0.2)
+        try:
+            self._insist("aborting", self._producer.abort_transaction)
+        except LogError:
+            self._usable = False
+            raise
+        finally:
+            self._begun = False
+        if self._undelivered() is not None:
+            # librdkafka has counted the refused records and would leave a gap in the next transaction's sequence.
+            self._usable = False
+
+    def close(self) -> None:
+        try:
+            self.abort()
+        except LogError:
+            pass  # the broker aborts it when the transaction times out, or the next `open` does
+        finally:
+            self._drop()
+
+    def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        self._usable = self._begun = False
+        if producer is not None:
+            # Not close(): it would abort once more, warn that it cannot, and wait. What has no name is destroyed.
+            producer.purge()
+
+    def _ready(self) -> Producer:
+        if self._producer is None or not self._usable:
+            raise Fenced("this producer is finished: open() it again")
+        return self._producer
+
+    def _meaning(self, error: KafkaError, doing: str) -> LogError:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self._usable = self._begun = False
+            return meaning(KafkaError(error.code(), error.str(), fatal=True), doing)
+        return meaning(error, doing)
+
+    def _insist(self, doing: str, call: Callable[[float], None]) -> None:
+        """Call until it succeeds or fails for good; Retry when time is up.
+
+        librdkafka's transactional calls that time out may be called again and then go on where they were.
+        """
+        deadline = self._clock() + self._timeout
+        while True:
+            left = deadline - self._clock()
+            try:
+                return call(max(left, 0.001))
+            except KafkaException as problem:
+                error = error_of(problem)
+                if not error.retriable() or left <= 0:
+                    raise self._meaning(error, doing) from problem
+                time.sleep(min(0.05, max(left, 0)))

@@ -1,0 +1,154 @@
+"""The commit log as the processor sees it: a group member that reads, a producer that commits, a plain reader.
+
+Two implementations: ``kafka`` (confluent-kafka) and ``memory`` (embedded use and the simulation). One contract suite
+runs on both. Every call may block for a bounded time and raises one of the errors below, which say what the caller
+must do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from processor.core.errors import GForceError
+
+
+class LogError(GForceError):
+    """Something between us and the log."""
+
+
+class Retry(LogError):
+    """Nothing happened; the same call may succeed later."""
+
+
+class Rewind(LogError):
+    """The transaction cannot be committed: abort it, forget the batch, seek back and process it again."""
+
+
+class Unknown(LogError):
+    """The answer to a commit was lost: only the committed offsets tell whether it happened."""
+
+
+class Fenced(LogError):
+    """Another process has taken our place: give up what is owned and recover, never insist."""
+
+
+class Stop(LogError):
+    """A person must act: wrong configuration, missing topic, missing rights, two processes under one name."""
+
+
+class At(NamedTuple):
+    """A topic partition."""
+
+    topic: str
+    partition: int
+
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as read; ``timestamp`` is in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+    @property
+    def at(self) -> At:
+        return At(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who we were in the consumer group when a batch was read. Opaque but for the two fields that are checked."""
+
+    generation: int
+    member_id: str
+    raw: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed position: the next offset to read, and what was said with it."""
+
+    offset: int
+    metadata: str
+
+
+class Listener(Protocol):
+    """Told about rebalances, from inside ``Input.poll`` and ``Input.close`` only."""
+
+    def assigned(self, partitions: Sequence[At], membership: Membership) -> None: ...
+
+    def revoked(self, partitions: Sequence[At]) -> None:
+        """Ours until this returns."""
+
+    def lost(self, partitions: Sequence[At]) -> None:
+        """Already somebody else's."""
+
+
+class Input(Protocol):
+    """A member of the consumer group, reading ``read_committed``. Newly assigned partitions start paused."""
+
+    def poll(self, most: int, timeout: float) -> list[Record]:
+        """Up to ``most`` records of the partitions that are not paused; serves rebalances even if all are."""
+
+    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+        """The group's committed positions, waiting until no open transaction could still change them."""
+
+    def start(self, at: At, offset: int) -> None:
+        """Read this partition from ``offset`` on (seek and resume)."""
+
+    def pause(self, partitions: Iterable[At]) -> None: ...
+
+    def ended(self, at: At) -> bool:
+        """Whether the last thing heard of this partition was its (stable) end."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Output(Protocol):
+    """A transactional producer. A transaction holds everything between ``begin`` and ``commit``, or nothing."""
+
+    def open(self) -> None:
+        """Fence every earlier producer of the same name and abort what it left open."""
+
+    def begin(self) -> None: ...
+
+    def send(
+        self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
+    ) -> None:
+        """Add a record to the transaction; ``at.partition`` is −1 to partition by key (murmur2)."""
+
+    def send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
+        """Add the group's new positions to the transaction, as the member that read the batch."""
+
+    def commit(self) -> dict[At, int]:
+        """Commit; the offset of the last record sent to each partition. Raises Rewind, Unknown or Fenced."""
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """Reads partitions outside any group, ``read_committed``."""
+
+    def bounds(self, at: At) -> tuple[int, int]:
+        """The first offset kept and the end of what is stable."""
+
+    def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
+        """Records from ``start`` up to (not including) ``stop``, or to the stable end as of the call."""
+
+    def partitions(self, topic: str) -> int | None:
+        """How many partitions the topic has, or None if there is no such topic."""
+
+    def close(self) -> None: ...

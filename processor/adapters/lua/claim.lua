@@ -1,0 +1,2 @@
+redis.call('HSET', META, 'token', ARGV[1])
+return 'done'

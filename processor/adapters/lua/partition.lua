@@ -1,0 +1,31 @@
+-- Put before every other script. KEYS: the partition's meta, entries, fields and slots. ARGV[1]: the caller's token.
+--
+-- One key would be enough to find the node. All four are declared because, while a cluster moves a hash slot from
+-- node to node, it then answers TRYAGAIN instead of running a script that would see half of a state. Slabs cannot be
+-- declared (a blob names them); `slots` lists them, so that one that is still elsewhere is noticed.
+local META, ENTRIES, FIELDS, SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ID_BYTES = 16
+local MANY = 4000 -- values for one call; Lua's stack ends unpack at about 8000
+
+local FENCED = redis.error_reply('FENCED claimed by another process')
+
+local function fenced()
+  return redis.call('HGET', META, 'token') ~= ARGV[1]
+end
+
+local function slab(slot)
+  return string.sub(META, 1, -5) .. 'slab:' .. slot
+end
+
+-- Lua would write a large number with an exponent.
+local function decimal(number)
+  return string.format('%.0f', number)
+end
+
+local function is_elsewhere(slot)
+  return redis.call('EXISTS', slab(slot)) == 0 and redis.call('ZSCORE', SLOTS, slot)
+end
+
+local function elsewhere(slot)
+  return redis.error_reply('TRYAGAIN the slab of slot ' .. slot .. ' is on another node')
+end

@@ -1,0 +1,101 @@
+"""The state of partitions as the processor sees it: a versioned view that can always be restored from the log.
+
+Two implementations: ``redis`` (one Lua script per call) and ``memory``. One contract suite runs on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from processor.core.errors import GForceError
+from processor.core.identity import Identity
+
+__all__ = [
+    "Applied",
+    "Identity",
+    "Page",
+    "Store",
+    "StoreError",
+    "StoreFenced",
+    "StoreUnavailable",
+    "StoreUnusable",
+    "View",
+]
+
+
+class StoreError(GForceError):
+    """Something between us and the store."""
+
+
+class StoreUnavailable(StoreError):
+    """No answer, or not a usable one; the same call may succeed later. Writes may or may not have happened."""
+
+
+class StoreFenced(StoreError):
+    """Another process has claimed this partition since."""
+
+
+class StoreUnusable(StoreError):
+    """A person must act: wrong address or password, a memory policy that evicts, a version without what we need."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a batch needs to know, read at one moment."""
+
+    identity: Identity | None
+    entries: list[bytes | None]
+    """one for each id asked for"""
+    slabs: dict[int, list[tuple[bytes, bytes | None]]] = field(default_factory=dict)
+    """for the earliest due slots: the ids in them with their entries"""
+
+
+class Applied(Enum):
+    DONE = "done"
+    ALREADY = "already"
+    """the state is at this sequence or beyond"""
+    GAP = "gap"
+    """the state is not at the sequence before: it must catch up first"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A piece of a whole state: packed writes that would recreate it."""
+
+    cursor: bytes
+    """where the next page starts; empty at the end"""
+    writes: bytes
+
+
+class Store(Protocol):
+    """Keys of one partition live together, so that every call is one script on one node."""
+
+    def claim(self, partition: int, token: bytes) -> None:
+        """From now on only calls with this token are answered."""
+
+    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
+        """The identity of the state, the entries asked for, and up to ``most`` of the earliest slots that exist and
+        are not after ``due`` (none if ``most`` is 0). Raises StoreFenced."""
+
+    def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        """Take packed writes (see ``core.writes``) that lead from sequence ``before`` to ``after``.
+
+        The identity is written last; a call that failed half-way is simply made again. Raises StoreFenced.
+        """
+
+    def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All state fields (not the entries) with their values. Raises StoreFenced."""
+
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+        """A piece of the whole state, about ``most`` bytes, for a snapshot. Raises StoreFenced."""
+
+    def wipe(self, partition: int, token: bytes) -> None:
+        """Forget this partition's state, but not who has claimed it. Raises StoreFenced."""
+
+    def check(self) -> None:
+        """Raise StoreUnusable if this server must not be used."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,136 @@
+"""What the store remembers of one decision, in a few bytes.
+
+An entry is born when a request is decided (pending) or a label comes before its request (parked). It becomes
+labelled or expired, stays for the duplicate horizon, and is deleted when the slot it waits in comes up. An entry
+waits in exactly one slot at a time, so the slots are a complete index of what there is.
+
+Groups, experts, labels and policies are written as numbers in the order in which the tenant met them, which never
+changes. A label is written as its number plus one; 0 is "nobody said anything".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from .errors import IncompatibleState
+from .writes import ID_BYTES
+
+PENDING, LABELLED, EXPIRED, PARKED, PENDING_WEIGHTED = 1, 2, 3, 4, 5
+
+_PENDING = struct.Struct(">BHIIIBBBB")
+_PROPENSITY = struct.Struct(">I")
+_SETTLED = struct.Struct(">BHIIB")
+_PARKED = struct.Struct(">BHIqqB")
+
+
+def entry_id(tenant: str, decision_id: str) -> bytes:
+    """16 bytes that stand for a decision; the tenant is part of it, so tenants cannot collide."""
+    prefix = tenant.encode()
+    return blake2b(struct.pack(">I", len(prefix)) + prefix + decision_id.encode(), digest_size=ID_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A decision that waits for its label."""
+
+    tenant: int
+    content: int
+    """hash of the request, to tell a repetition from a conflict"""
+    due: int
+    """slot in which it expires"""
+    remove: int
+    """slot after which a repetition is no longer recognised"""
+    propensity: int | None
+    """probability of the positive label out of 2³², less one; None where labels come for every decision"""
+    group: int
+    kinds: int
+    """labels the tenant knew, the base of the digits below"""
+    decided: tuple[int, ...]
+    """what each policy decided, label number + 1 or 0"""
+    predictions: tuple[int, ...]
+    """what each expert said, label number + 1 or 0; experts met later are missing"""
+
+    def encode(self) -> bytes:
+        digits = 0
+        base = self.kinds + 1
+        for digit in reversed((*self.decided, *self.predictions)):
+            digits = digits * base + digit
+        weighted = self.propensity is not None
+        head = _PENDING.pack(
+            PENDING_WEIGHTED if weighted else PENDING,
+            self.tenant,
+            self.content,
+            self.due,
+            self.remove,
+            self.group,
+            self.kinds,
+            len(self.decided),
+            len(self.predictions),
+        )
+        propensity = b"" if self.propensity is None else _PROPENSITY.pack(self.propensity)
+        return head + propensity + digits.to_bytes((digits.bit_length() + 7) // 8, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A decision whose label has come (``label`` is its number) or never came (None)."""
+
+    tenant: int
+    content: int
+    remove: int
+    label: int | None
+
+    def encode(self) -> bytes:
+        state = EXPIRED if self.label is None else LABELLED
+        return _SETTLED.pack(state, self.tenant, self.content, self.remove, self.label or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A label that came before its request, with the record it came in."""
+
+    tenant: int
+    remove: int
+    timestamp: int
+    offset: int
+    label: int
+    payload: bytes
+
+    def encode(self) -> bytes:
+        return _PARKED.pack(PARKED, self.tenant, self.remove, self.timestamp, self.offset, self.label) + self.payload
+
+
+Entry = Pending | Settled | Parked
+
+
+def decode_entry(data: bytes) -> Entry:
+    """The entry behind its bytes."""
+    match data[:1]:
+        case b"\x01" | b"\x05":
+            state, tenant, content, due, remove, group, kinds, policies, experts = _PENDING.unpack_from(data)
+            start, propensity = _PENDING.size, None
+            if state == PENDING_WEIGHTED:
+                (propensity,) = _PROPENSITY.unpack_from(data, start)
+                start += _PROPENSITY.size
+            digits = _digits(int.from_bytes(data[start:], "big"), kinds + 1, policies + experts)
+            decided, predictions = digits[:policies], digits[policies:]
+            return Pending(tenant, content, due, remove, propensity, group, kinds, decided, predictions)
+        case b"\x02" | b"\x03":
+            state, tenant, content, remove, label = _SETTLED.unpack(data)
+            return Settled(tenant, content, remove, label if state == LABELLED else None)
+        case b"\x04":
+            _, tenant, remove, timestamp, offset, label = _PARKED.unpack_from(data)
+            return Parked(tenant, remove, timestamp, offset, label, data[_PARKED.size :])
+    raise IncompatibleState(
+        f"an entry of kind {data[:1].hex() or 'nothing'} is not known to this version: run the version that wrote it"
+    )
+
+
+def _digits(number: int, base: int, count: int) -> tuple[int, ...]:
+    digits = []
+    for _ in range(count):
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return tuple(digits)

@@ -1,0 +1,122 @@
+"""Put a processor together from its configuration."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
+from processor.adapters.redis_store import RedisStore
+from processor.core.partition import RulesFor
+from processor.core.step import Terms
+from processor.core.tenant import TenantRules
+
+from .config import Config, UnknownTenant, canonical, digest, tenant_settings
+from .recovery import Topics
+from .worker import Pace, Worker
+
+Notify = Callable[[str, dict[str, object]], None]
+
+
+def topics_of(config: Config) -> Topics:
+    return Topics(**config.topics.full())
+
+
+def terms_of(config: Config) -> Terms:
+    return Terms(
+        limits=config.limits,
+        rules_for=rules_of(config),
+        max_future=config.processing.max_future_ms,
+        slot=config.processing.slot_ms,
+    )
+
+
+def pace_of(config: Config) -> Pace:
+    processing = config.processing
+    return Pace(
+        commit_interval=processing.commit_interval_ms,
+        most_records=processing.max_batch_records,
+        grace=processing.grace_ms,
+        breaker_records=processing.breaker_records,
+        breaker_share=processing.breaker_share,
+    )
+
+
+def rules_of(config: Config) -> RulesFor:
+    """The rules of a tenant by its name, each worked out once."""
+
+    @lru_cache(maxsize=100_000)
+    def rules_for(tenant: str) -> TenantRules | None:
+        try:
+            found = tenant_settings(config, tenant)
+        except UnknownTenant:
+            return None
+        return TenantRules(
+            settings=found.settings,
+            seed=found.seed_bytes,
+            digest=digest(found),
+            canonical=canonical(found).decode(),
+            expiry=found.expiry,
+            on_expiry=found.on_expiry,
+            parking=found.parking,
+            horizon=found.duplicate_horizon,
+            max_groups=config.limits.max_groups,
+            max_experts=config.limits.max_experts,
+        )
+
+    return rules_for
+
+
+def store_of(config: Config) -> RedisStore:
+    redis = config.redis
+    return RedisStore(redis.url.reveal(), redis.prefix, redis.cluster, redis.timeout_ms / 1_000)
+
+
+def client_properties(config: Config, *more: Mapping[str, str | int]) -> dict[str, str | int]:
+    """librdkafka's properties: ours, then whatever the user passes through."""
+    kafka = config.kafka
+    properties: dict[str, str | int] = {"bootstrap.servers": kafka.bootstrap_servers}
+    properties |= kafka.properties.reveal()
+    for part in more:
+        properties |= part
+    return properties
+
+
+def wall() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def tick() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def worker_of(config: Config, notify: Notify) -> Worker:
+    """A worker on Kafka and Redis."""
+    kafka = config.kafka
+    session: dict[str, str | int] = {}
+    if kafka.protocol == "classic":
+        session = {"session.timeout.ms": kafka.session_timeout_ms}
+    consumer = client_properties(config, session, kafka.consumer_properties.reveal())
+    producer = client_properties(config, kafka.producer_properties.reveal())
+    topics = topics_of(config)
+    store = store_of(config)
+    store.check()
+    return Worker(
+        topics=topics,
+        make_input=lambda listener: KafkaInput(
+            consumer, kafka.group, kafka.instance, topics.inputs, listener, protocol=kafka.protocol
+        ),
+        make_output=lambda: KafkaOutput(
+            producer, kafka.group, kafka.instance, transaction_timeout_ms=kafka.transaction_timeout_ms
+        ),
+        reader=KafkaReader(client_properties(config)),
+        store=store,
+        terms=terms_of(config),
+        pace=pace_of(config),
+        wall=wall,
+        tick=tick,
+        entropy=secrets.token_bytes,
+        notify=notify,
+    )

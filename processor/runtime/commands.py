@@ -1,0 +1,78 @@
+"""``gforce run``: the processor, on Kafka and Redis or embedded."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from . import config as configuration
+from .config import Config
+from .logs import set_up
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="TOML file; every value can also come from the environment.", exists=True),
+]
+
+
+def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Config:
+    """The configuration from a file and the environment."""
+    return configuration.load(path, os.environ if environment is None else environment)
+
+
+def load_embedded(path: Path | None) -> Config:
+    """The same for the embedded mode, where a missing seed is made up: nothing outlives the process."""
+    environment = dict(os.environ)
+    try:
+        return configuration.load(path, environment)
+    except configuration.ConfigErrors:
+        environment.setdefault("GFORCE_PROCESSING__SEED", secrets.token_hex(32))
+        return configuration.load(path, environment)
+
+
+def run(
+    config: ConfigFile = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Without Kafka: read JSON lines, write JSON lines, keep nothing.")
+    ] = False,
+    source: Annotated[
+        Path | None, typer.Option("--input", help="With --embedded: the file to read. [default: standard input]")
+    ] = None,
+    sink: Annotated[
+        Path | None, typer.Option("--output", help="With --embedded: the file to write. [default: standard output]")
+    ] = None,
+) -> None:
+    """Run the processor until it is told to stop (SIGTERM or Ctrl-C).
+
+    With --embedded each input line is {"topic": "requests", "key": "acme", "payload": {…}, "ts": 1700000000000};
+    topic is requests or feedback, the key is the tenant, ts may be left out.
+    """
+    if embedded:
+        _run_embedded(load_embedded(config), source, sink)
+        return
+    from .service import Service
+
+    settings = load(config)
+    set_up(settings.log.format, settings.log.level)
+    Service(settings).run()
+
+
+def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
+    from .embedded import run_lines
+
+    console = Console(stderr=True)
+    console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
+    with (
+        source.open(encoding="utf-8") if source else sys.stdin as lines,
+        sink.open("w", encoding="utf-8") if sink else sys.stdout as out,
+    ):
+        totals = run_lines(config, lines, lambda line: print(line, file=out))
+    shown = ("records", "decisions", "labels_joined")
+    console.print(", ".join(f"{totals.get(name, 0)} {name.replace('_', ' ')}" for name in shown), style="dim")

@@ -1,0 +1,80 @@
+"""A processor as a service: the loop, its signals, its log and its port."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from .assembly import tick, worker_of
+from .config import Config
+from .http import HttpServer
+from .logs import log
+from .status import Status, status_of
+from .worker import Worker
+
+STATUS_EVERY = 1.0
+
+
+class Service:
+    """Runs a worker until it is told to stop."""
+
+    def __init__(
+        self,
+        config: Config,
+        make_worker: Callable[[Config, Callable[[str, dict[str, object]], None]], Worker] = worker_of,
+    ) -> None:
+        self._config = config
+        self._stop = threading.Event()
+        self._resumes: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._status = Status()
+        self._worker = make_worker(config, self._notify)
+        self._http = HttpServer(config.http.host, config.http.port, lambda: self._status, self._resumes.put)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def run(self) -> None:
+        """Until SIGTERM or SIGINT; what has been read is committed before it returns."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+        self._http.start()
+        log(logging.INFO, "started", instance=self._config.kafka.instance, port=self._config.http.port)
+        try:
+            self._loop()
+            self._worker.drain()
+        finally:
+            self._worker.close()
+            self._http.stop()
+        log(logging.INFO, "stopped")
+
+    def _loop(self) -> None:
+        stalled: set[int] = set()
+        looked = 0.0
+        while not self._stop.is_set():
+            self._worker.run_once()
+            while not self._resumes.empty():
+                self._worker.resume(self._resumes.get())
+            if time.monotonic() - looked >= STATUS_EVERY:
+                looked = time.monotonic()
+                self._status = status_of(self._worker, tick(), self._config.processing.stall_seconds, True)
+                stalled = self._report_stalls(stalled)
+
+    def _report_stalls(self, known: set[int]) -> set[int]:
+        now = {p.number: p for p in self._status.partitions if p.state == "stalled"}
+        for number in sorted(now.keys() - known):
+            log(logging.ERROR, "stalled", partition=number, seconds=round(now[number].still), why=now[number].trouble)
+        return set(now)
+
+    def _notify(self, event: str, details: dict[str, object]) -> None:
+        level = {"breaker": logging.ERROR, "internal": logging.ERROR}.get(event, logging.INFO)
+        if event == "breaker":
+            details = {
+                **details,
+                "remedy": "most records are unreadable: somebody points the wrong stream here. Correct the producer, "
+                f"then: gforce resume {details['partition']}",
+            }
+        log(level, event, **details)

@@ -1,0 +1,603 @@
+"""The processor: read both inputs, step, commit one Kafka transaction, then tell the store.
+
+Single-threaded. A transaction is opened and closed between two polls, and rebalances are served inside polls only, so
+no transaction is ever open when partitions change hands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from processor import __version__
+from processor.adapters.log import (
+    At,
+    Committed,
+    Fenced,
+    Input,
+    LogError,
+    Membership,
+    Output,
+    Reader,
+    Record,
+    Retry,
+    Rewind,
+    Stop,
+    Unknown,
+)
+from processor.adapters.store import Applied, Store, StoreError, StoreFenced, StoreUnusable, View
+from processor.core.identity import Identity
+from processor.core.journal import (
+    JournalRecord,
+    Range,
+    changelog_parts,
+    decisions_digest,
+    digest,
+    hashes_text,
+    record_hash,
+    state_digest,
+)
+from processor.core.partition import Partition
+from processor.core.step import (
+    FEEDBACK,
+    REQUESTS,
+    Asked,
+    DeadLetter,
+    Outcome,
+    Raw,
+    Terms,
+    advanced,
+    decode,
+    due_slot,
+    step,
+)
+
+from .recovery import Recovery, Topics
+
+MAX_DEAD_LETTER = 900_000
+SLOTS_PER_BATCH = 16
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often and how much; all times in milliseconds."""
+
+    commit_interval: int = 100
+    most_records: int = 5_000
+    grace: int = 1_000
+    breaker_records: int = 1_000
+    breaker_share: float = 0.5
+    retry_after: int = 500
+
+
+@dataclass
+class Owned:
+    """A partition this process owns, from the moment both its inputs are assigned."""
+
+    number: int
+    membership: Membership
+    token: bytes
+    partition: Partition | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+    buffer: dict[str, list[Record]] = field(default_factory=dict)
+    first_buffered: int | None = None
+    last_timestamp: dict[str, int] = field(default_factory=dict)
+    retry_at: int = 0
+    progress_at: int = 0
+    idle_at: int = 0
+    seen: int = 0
+    garbage: int = 0
+    broken: bool = False
+    trouble: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return self.partition is not None
+
+    @property
+    def buffered(self) -> int:
+        return sum(len(records) for records in self.buffer.values())
+
+
+@dataclass
+class Batch:
+    """What goes into the transaction for one partition."""
+
+    owned: Owned
+    outcome: Outcome
+    journal: JournalRecord
+    identity: Identity
+    positions: dict[str, int]
+    asked: Asked
+    seen: int
+
+
+class Worker:
+    """Owns partitions and moves them forward. ``run_once`` is one turn of the loop.
+
+    ``wall`` gives the time of the world in milliseconds, ``tick`` a clock that never goes back, for pacing only.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: Topics,
+        make_input: Callable[[Worker], Input],
+        make_output: Callable[[], Output],
+        reader: Reader,
+        store: Store,
+        terms: Terms,
+        pace: Pace,
+        wall: Callable[[], int],
+        tick: Callable[[], int],
+        entropy: Callable[[int], bytes],
+        notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
+    ) -> None:
+        self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
+        self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
+        self.owned: dict[int, Owned] = {}
+        self.totals: Counter[str] = Counter()
+        self._assigned: set[At] = set()
+        self._make_output = make_output
+        self.output: Output | None = None
+        self._open_at = 0
+        self.input = make_input(self)
+        self.recovery = Recovery(topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex())
+
+    # The loop
+
+    def run_once(self, timeout: float = 0.05) -> bool:
+        """One turn: read, recover what is new, commit what is due. True if anything was committed."""
+        self._take(self.input.poll(self.pace.most_records, timeout))
+        if not self._open_output():
+            return False
+        self._recover()
+        return self._commit_due()
+
+    def drain(self) -> None:
+        """Commit what has been read, for a graceful stop."""
+        self._commit([owned for owned in self.owned.values() if owned.ready and owned.buffered])
+
+    def close(self) -> None:
+        self.input.close()
+        if self.output is not None:
+            self.output.close()
+
+    @property
+    def ready(self) -> bool:
+        """It owns something and all of it is recovered."""
+        return bool(self.owned) and all(owned.ready for owned in self.owned.values())
+
+    def resume(self, number: int) -> bool:
+        """After the breaker: a person says the stream is right."""
+        owned = self.owned.get(number)
+        if owned is None or not owned.broken:
+            return False
+        owned.broken, owned.seen, owned.garbage = False, 0, 0
+        self._forget(owned, "resumed")
+        return True
+
+    def has_lag(self, owned: Owned) -> bool:
+        """Whether there is input this partition has not processed."""
+        return bool(owned.buffered) or any(
+            not self.input.ended(At(topic, owned.number)) for topic in self.topics.inputs
+        )
+
+    # Rebalances, from inside poll
+
+    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
+        """A partition is owned only when both its inputs are."""
+        self._assigned.update(partitions)
+        for owned in self.owned.values():
+            owned.membership = membership  # not revoked, so still ours: the broker only counts on
+        for number in sorted({at.partition for at in partitions}):
+            if all(At(topic, number) in self._assigned for topic in self.topics.inputs):
+                now = self.tick()
+                self.owned[number] = Owned(number, membership, self._token(number), progress_at=now, idle_at=now)
+        self.notify("assigned", {"partitions": sorted(self.owned)})
+
+    def revoked(self, partitions: Sequence[At]) -> None:
+        self._assigned.difference_update(partitions)
+        for number in {at.partition for at in partitions}:
+            self.owned.pop(number, None)
+        self.notify("revoked", {"partitions": sorted({at.partition for at in partitions})})
+
+    def lost(self, partitions: Sequence[At]) -> None:
+        self.totals["partitions_lost"] += len({at.partition for at in partitions})
+        self.revoked(partitions)
+
+    def _token(self, number: int) -> bytes:
+        """Unique per claim: a counter kept in the store could be lost with its tail, a generation repeats."""
+        return self.entropy(16)
+
+    # Reading
+
+    def _take(self, records: Sequence[Record]) -> None:
+        now = self.tick()
+        for record in records:
+            owned = self.owned.get(record.partition)
+            if owned is None or not owned.ready or record.offset < owned.positions[record.topic]:
+                continue
+            held = owned.buffer.setdefault(record.topic, [])
+            if held and record.offset <= held[-1].offset:
+                continue
+            held.append(record)
+            if owned.first_buffered is None:
+                owned.first_buffered = now
+
+    def _recover(self) -> None:
+        for owned in list(self.owned.values()):
+            if owned.ready or owned.broken or self.tick() < owned.retry_at:
+                continue
+            try:
+                self._recover_one(owned)
+            except (Retry, StoreError) as error:
+                if isinstance(error, StoreUnusable):
+                    raise
+                owned.retry_at = self.tick() + self.pace.retry_after
+                owned.trouble = str(error)
+
+    def _recover_one(self, owned: Owned) -> None:
+        partitions = self.reader.partitions(self.topics.requests)
+        if partitions is None:
+            raise Stop(f"there is no topic {self.topics.requests}: create the topics with `gforce topics create`")
+        owned.token = self._token(owned.number)
+        recovered = self.recovery.recover(owned.number, partitions, owned.token)
+        owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
+        owned.buffer, owned.first_buffered, owned.trouble = {}, None, ""
+        owned.last_timestamp = {}
+        owned.progress_at = self.tick()
+        for topic in self.topics.inputs:
+            self.input.start(At(topic, owned.number), owned.positions[topic])
+        self.totals["recoveries"] += 1
+        self.totals["batches_replayed"] += recovered.replayed
+        self.notify(
+            "recovered",
+            {
+                "partition": owned.number,
+                "sequence": recovered.partition.identity.sequence,
+                "replayed": recovered.replayed,
+            },
+        )
+
+    def _forget(self, owned: Owned, why: str) -> None:
+        """Drop what is in memory; the partition is recovered again before it moves on."""
+        owned.partition, owned.buffer, owned.first_buffered = None, {}, None
+        owned.retry_at, owned.trouble = 0, why
+        self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
+
+    # Committing
+
+    def _commit_due(self) -> bool:
+        now = self.tick()
+        due = []
+        for owned in self.owned.values():
+            if not owned.ready or owned.broken or now < owned.retry_at:
+                continue
+            waited = owned.first_buffered is not None and now - owned.first_buffered >= self.pace.commit_interval
+            if waited or owned.buffered >= self.pace.most_records or self._idle_due(owned, now):
+                due.append(owned)
+        return self._commit(due)
+
+    def _idle_due(self, owned: Owned, now: int) -> bool:
+        """Without input time goes on too: look once per slot whether something has become due."""
+        return not owned.buffered and now - owned.idle_at >= min(self.terms.slot, 1_000)
+
+    def _commit(self, due: Sequence[Owned]) -> bool:
+        batches = []
+        for owned in due:
+            batch = self._prepare(owned)
+            if batch is not None:
+                batches.append(batch)
+        if not batches:
+            return False
+        if not self._transaction(batches):
+            return False
+        for batch in batches:
+            self._settle(batch)
+        return True
+
+    def _prepare(self, owned: Owned) -> Batch | None:
+        """Read what the batch needs from the store, at exactly the state before it, and step."""
+        assert owned.partition is not None
+        now = self.wall()
+        owned.idle_at = self.tick()
+        raws, positions = self._raws(owned)
+        clock = self._clock(owned, now)
+        partition = owned.partition
+        asked = decode(raws, owned.number, partition.partitions, now, self.terms, set())
+        try:
+            view = self._look_up(owned, asked.ids, clock)
+        except StoreFenced:
+            self.totals["fenced_by_store"] += 1
+            self._forget(owned, "another process has claimed this partition")
+            return None
+        except StoreUnusable:
+            raise
+        except StoreError as error:
+            owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
+            return None
+        if not self._is_current(view, partition):
+            self._forget(owned, "the store is not at the state in memory")
+            return None
+        if not raws and not view.slabs:
+            return None
+        if self._breaks(owned, asked, len(raws)):
+            return None
+        outcome, at_fault = self._step(partition, raws, asked, view, clock, now)
+        return self._batch(owned, raws, positions, outcome, asked, clock, now, at_fault)
+
+    def _raws(self, owned: Owned) -> tuple[list[Raw], dict[str, int]]:
+        raws, positions = [], dict(owned.positions)
+        for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True):
+            for record in owned.buffer.get(topic, ()):
+                raws.append(Raw(source, record.offset, record.timestamp, record.key, record.value, record.headers))
+                positions[topic] = record.offset + 1
+        return raws, positions
+
+    def _clock(self, owned: Owned, now: int) -> int:
+        """The time of the slower input; the wall clock only where both have been read to their end.
+
+        The faster input's time would expire decisions whose labels still wait in the slower one.
+        """
+        assert owned.partition is not None
+        latest = now + self.terms.max_future
+        times = []
+        for topic in self.topics.inputs:
+            held = owned.buffer.get(topic)
+            if held:
+                owned.last_timestamp[topic] = min(max(record.timestamp for record in held), latest)
+            if not self.input.ended(At(topic, owned.number)):
+                times.append(owned.last_timestamp.get(topic, owned.partition.clock))
+        reached = min(times) if times else now - self.pace.grace
+        return max(owned.partition.clock, reached, 0)
+
+    def _look_up(self, owned: Owned, ids: list[bytes], clock: int) -> View:
+        return self.store.look_up(owned.number, owned.token, ids, due_slot(clock, self.terms.slot), SLOTS_PER_BATCH)
+
+    def _is_current(self, view: View, partition: Partition) -> bool:
+        if view.identity is None:
+            return partition.identity.sequence == 0
+        return view.identity == partition.identity
+
+    def _breaks(self, owned: Owned, asked: Asked, records: int) -> bool:
+        """Somebody has pointed the wrong stream here: stop this partition until a person says go on."""
+        owned.seen += records
+        owned.garbage += asked.garbage
+        if owned.seen < self.pace.breaker_records:
+            return False
+        if owned.garbage <= owned.seen * self.pace.breaker_share:
+            owned.seen = owned.garbage = 0
+            return False
+        owned.broken = True
+        self._forget(owned, "breaker")
+        self.totals["breaker_trips"] += 1
+        self.notify("breaker", {"partition": owned.number, "records": owned.seen, "unreadable": owned.garbage})
+        return True
+
+    def _step(
+        self, partition: Partition, raws: list[Raw], asked: Asked, view: View, clock: int, now: int
+    ) -> tuple[Outcome, list[tuple[str, int]]]:
+        """Step; should that fail, find the records at fault and step without them."""
+        entries = dict(zip(asked.ids, view.entries, strict=True))
+        try:
+            return step(partition, asked, entries, view.slabs, clock, self.terms), []
+        except Exception as error:  # the boundary that keeps a partition moving
+            self.notify("internal", {"partition": partition.number, "error": repr(error)})
+        poison = self._bisect(partition, raws, entries, view, clock, now)
+        asked = decode(raws, partition.number, partition.partitions, now, self.terms, set(poison))
+        return step(partition, asked, entries, view.slabs, clock, self.terms), sorted(poison)
+
+    def _bisect(
+        self,
+        partition: Partition,
+        raws: list[Raw],
+        entries: dict[bytes, bytes | None],
+        view: View,
+        clock: int,
+        now: int,
+    ) -> set[tuple[str, int]]:
+        """The records that fail by themselves or together with those before them."""
+        poison: set[tuple[str, int]] = set()
+
+        def fails(part: list[Raw]) -> bool:
+            asked = decode(part, partition.number, partition.partitions, now, self.terms, poison)
+            try:
+                step(partition, asked, entries, {}, clock, self.terms)
+            except Exception:
+                return True
+            return False
+
+        good: list[Raw] = []
+        pieces = [raws]
+        while pieces:
+            piece = pieces.pop()
+            if not fails(good + piece):
+                good += piece
+            elif len(piece) == 1:
+                poison.add((piece[0].source, piece[0].offset))
+            else:
+                middle = len(piece) // 2
+                pieces += [piece[middle:], piece[:middle]]
+        return poison
+
+    def _batch(
+        self,
+        owned: Owned,
+        raws: list[Raw],
+        positions: dict[str, int],
+        outcome: Outcome,
+        asked: Asked,
+        clock: int,
+        now: int,
+        poison: list[tuple[str, int]],
+    ) -> Batch:
+        assert owned.partition is not None
+        before = owned.partition.identity
+        journal = JournalRecord(
+            lineage=before.lineage,
+            partition=owned.number,
+            partitions=owned.partition.partitions,
+            sequence=before.sequence + 1,
+            clock=clock,
+            now=now,
+            requests=self._range(owned, raws, REQUESTS, self.topics.requests, positions),
+            feedback=self._range(owned, raws, FEEDBACK, self.topics.feedback, positions),
+            decisions=len(outcome.decisions),
+            decisions_digest=decisions_digest(made.value for made in outcome.decisions),
+            state_digest=state_digest(before.digest, outcome.writes),
+            previous=before.digest,
+            terms=self.terms.text if owned.partition.terms != self.terms.text else "",
+            rules=outcome.rules,
+            configs=outcome.configs,
+            poison=poison,
+            version=__version__,
+        )
+        identity = Identity(before.lineage, journal.sequence, digest(journal.encode()))
+        return Batch(owned, outcome, journal, identity, positions, asked, len(raws))
+
+    def _range(self, owned: Owned, raws: list[Raw], source: str, topic: str, positions: dict[str, int]) -> Range:
+        mine = [raw for raw in raws if raw.source == source]
+        hashes = hashes_text(record_hash(raw.key, raw.value, raw.timestamp) for raw in mine)
+        return Range(owned.positions[topic], positions[topic], len(mine), hashes)
+
+    # The transaction
+
+    def _transaction(self, batches: Sequence[Batch]) -> bool:
+        """True if it is known to be committed."""
+        output = self.output
+        assert output is not None
+        try:
+            output.begin()
+            for batch in batches:
+                self._send(output, batch)
+            self._send_offsets(output, batches)
+            output.commit()
+        except Unknown as error:
+            # Only the stable committed offsets can tell. A new producer settles what the old one left open.
+            self.totals["commits_unknown"] += 1
+            self._start_over([batch.owned for batch in batches], str(error))
+            return False
+        except Fenced as error:
+            self.totals["fenced_by_kafka"] += 1
+            self._start_over(list(self.owned.values()), str(error))
+            return False
+        except (Rewind, Retry) as error:
+            self.totals["transactions_aborted"] += 1
+            self._abort(batches, str(error))
+            return False
+        self.totals["transactions"] += 1
+        return True
+
+    def _send(self, output: Output, batch: Batch) -> None:
+        number, outcome = batch.owned.number, batch.outcome
+        for made in outcome.decisions:
+            output.send(At(self.topics.decisions, -1), made.tenant.encode(), made.value, made.headers)
+        for letter in outcome.dead_letters:
+            self._send_dead_letter(output, number, letter)
+        key = str(number).encode()
+        before = batch.journal.previous
+        parts = changelog_parts(
+            batch.identity.lineage, batch.identity.sequence, batch.identity.digest, before, False, outcome.writes
+        )
+        for part in parts:
+            output.send(At(self.topics.changelog, number), key, part.encode())
+        output.send(At(self.topics.journal, number), key, batch.journal.encode())
+
+    def _send_dead_letter(self, output: Output, number: int, letter: DeadLetter) -> None:
+        raw = letter.raw
+        source = self.topics.requests if raw.source == REQUESTS else self.topics.feedback
+        value, headers = (
+            raw.value,
+            [
+                ("gforce.reason", str(letter.reason).encode()),
+                ("gforce.detail", letter.detail.encode()),
+                ("gforce.topic", source.encode()),
+                ("gforce.partition", str(number).encode()),
+                ("gforce.offset", str(raw.offset).encode()),
+                ("gforce.timestamp", str(raw.timestamp).encode()),
+            ],
+        )
+        if value is not None and len(value) > MAX_DEAD_LETTER:
+            headers += [
+                ("gforce.length", str(len(value)).encode()),
+                ("gforce.sha256", sha256(value).hexdigest().encode()),
+            ]
+            value = value[:1_000]
+        key = raw.key if raw.key is not None and len(raw.key) <= 10_000 else None
+        output.send(At(self.topics.dead_letters, -1), key, value, tuple(headers))
+
+    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+        """As the member that read the batches: the broker checks the generation, not who owns what."""
+        positions = {}
+        for batch in batches:
+            for topic, offset in batch.positions.items():
+                positions[At(topic, batch.owned.number)] = Committed(offset, batch.identity.text())
+        output.send_offsets(positions, self._membership_of(batches))
+
+    def _membership_of(self, batches: Sequence[Batch]) -> Membership:
+        return batches[0].owned.membership
+
+    def _abort(self, batches: Sequence[Batch], why: str) -> None:
+        """Nothing was committed: process the same records again."""
+        try:
+            if self.output is not None:
+                self.output.abort()
+        except LogError:
+            self._drop_output()
+        for batch in batches:
+            batch.owned.retry_at = self.tick() + self.pace.retry_after // 10
+            batch.owned.trouble = why
+
+    def _start_over(self, owned: Sequence[Owned], why: str) -> None:
+        for one in owned:
+            self._forget(one, why)
+            one.retry_at = self.tick() + self.pace.retry_after // 10
+        self._drop_output()
+
+    def _drop_output(self) -> None:
+        if self.output is not None:
+            self.output.close()
+        self.output = None
+
+    def _open_output(self) -> bool:
+        """Have a producer. A new one settles what its predecessor under the same name left open."""
+        if self.output is None and self.tick() >= self._open_at:
+            output = self._make_output()
+            try:
+                output.open()
+            except Retry:
+                output.close()
+                self._open_at = self.tick() + self.pace.retry_after // 10
+            else:
+                self.output = output
+        return self.output is not None
+
+    def _settle(self, batch: Batch) -> None:
+        """The batch is committed: move on in memory and tell the store."""
+        owned = batch.owned
+        before = batch.identity.sequence - 1
+        owned.partition = advanced(batch.outcome.partition, batch.identity)
+        owned.positions = batch.positions
+        owned.buffer, owned.first_buffered = {}, None
+        owned.progress_at, owned.trouble = self.tick(), ""
+        self.totals["batches"] += 1
+        self.totals["records"] += batch.seen
+        self.totals.update(batch.outcome.tally)
+        try:
+            applied = self._apply(owned, batch.identity, before, batch.outcome.writes)
+        except StoreFenced:
+            self.totals["fenced_by_store"] += 1
+            self._forget(owned, "another process has claimed this partition")
+        except StoreUnusable:
+            raise
+        except StoreError as error:
+            self._forget(owned, str(error))
+        else:
+            if applied is Applied.GAP:
+                self._forget(owned, "the store had lost state")
+
+    def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
+        return self.store.apply(owned.number, owned.token, identity, before, writes)

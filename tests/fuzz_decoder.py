@@ -1,0 +1,87 @@
+"""Throw damaged events at the decoders: ``python -m tests.fuzz_decoder --inputs 100000``.
+
+Anything but an event or ``Rejected`` is a failure, and so is an event that does not come back the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from processor.core.events import Limits, Rejected, decode_feedback, decode_request
+from tests.unit.bad_events import BAD_EVENTS, VALID
+
+DECODERS: dict[str, Callable[[bytes | None, Limits], msgspec.Struct]] = {
+    "request": decode_request,
+    "feedback": decode_feedback,
+}
+PIECES = [
+    b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\\u0000", b"\\ud800", b"\xff", b"\x7f", b"NaN", b"1e999",
+    b"null", b"true", b"9" * 400, b"[" * 70, b"\xef\xbb\xbf", b"\xc2\x85", b'"tenant":', b'"predictions":{}', b"-0",
+]  # fmt: skip
+SMALL = [bad.value for bad in BAD_EVENTS if bad.value and len(bad.value) < 2_000]
+
+
+def damaged(rng: random.Random) -> bytes:
+    """A valid or bad event with up to six changes, or only noise."""
+    if rng.random() < 0.05:
+        return rng.randbytes(rng.randrange(200))
+    data = bytearray(rng.choice(list(VALID.values())) if rng.random() < 0.7 else rng.choice(SMALL))
+    for _ in range(rng.randrange(7)):
+        at, end = sorted(rng.choices(range(len(data) + 1), k=2))
+        change = rng.randrange(4)
+        if change == 0 and at < len(data):
+            data[at] = rng.randrange(256 if rng.random() < 0.1 else 128)
+        elif change == 1:
+            del data[at : min(end, at + 8)]
+        elif change == 2:
+            data[at:at] = rng.choice(PIECES)
+        else:
+            data[at:at] = data[at:end][:40]
+    return bytes(data)
+
+
+def try_one(value: bytes | None, limits: Limits, kind: str) -> str:
+    """The reason of the refusal, or ``accepted``."""
+    try:
+        event = DECODERS[kind](value, limits)
+    except Rejected as refused:
+        if len(refused.detail) >= 200:
+            raise AssertionError("a detail is for people: keep it short") from None
+        return refused.reason.value
+    again = DECODERS[kind](msgspec.json.encode(event), limits)
+    assert without_context(again) == without_context(event), "an accepted event must come back the same"
+    return "accepted"
+
+
+def without_context(event: msgspec.Struct) -> list[object]:
+    return [getattr(event, field) for field in event.__struct_fields__ if field != "context"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    rng, limits, counts, slowest = random.Random(chosen.seed), Limits(), Counter[str](), 0.0
+    for _ in range(chosen.inputs):
+        value, kind = damaged(rng), rng.choice(list(DECODERS))
+        start = time.perf_counter()
+        try:
+            counts[try_one(value, limits, kind)] += 1
+        except BaseException:
+            print(f"failed on this {kind}: {value!r}")
+            raise
+        slowest = max(slowest, time.perf_counter() - start)
+    for reason, count in counts.most_common():
+        print(f"{count:>10}  {reason}")
+    print(f"slowest {slowest * 1000:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The processor with one rule of the commit protocol broken. The simulation must find every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from processor.adapters.log import At, Committed, Membership, Output
+from processor.adapters.store import Applied, Identity, View
+from processor.core.partition import Partition
+from processor.core.step import Outcome
+from processor.runtime.recovery import Recovered, Recovery
+from processor.runtime.worker import Batch, Owned, Worker
+
+from .world import World
+
+
+class StoreBeforeCommit(Worker):
+    """Redis is written before the commit."""
+
+    def _transaction(self, batches: Sequence[Batch]) -> bool:
+        for batch in batches:
+            super()._apply(batch.owned, batch.identity, batch.identity.sequence - 1, batch.outcome.writes)
+        return super()._transaction(batches)
+
+    def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
+        return Applied.DONE
+
+
+class LookUpWithoutSequence(Worker):
+    """The state looked up is taken for the one in memory."""
+
+    def _is_current(self, view: View, partition: Partition) -> bool:
+        return True
+
+
+class ApplyWithoutSequence(Worker):
+    """The script does not check which state it writes on, nor the look-up which it reads."""
+
+    def _is_current(self, view: View, partition: Partition) -> bool:
+        return view.identity is None or view.identity.lineage == partition.identity.lineage
+
+    def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
+        stored = self.store.look_up(owned.number, owned.token, [], 0, 0).identity
+        return self.store.apply(owned.number, owned.token, identity, stored.sequence if stored else 0, writes)
+
+
+class FreshMembership(Worker):
+    """A batch read before a rebalance is sent after it, with group metadata asked for anew."""
+
+    def revoked(self, partitions: Sequence[At]) -> None:
+        self._assigned.difference_update(partitions)
+
+    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
+        kept = dict(self.owned)
+        super().assigned(partitions, membership)
+        for number, owned in kept.items():
+            owned.membership = membership
+            self.owned[number] = owned
+
+
+class _UnstableOffsets(Recovery):
+    def _committed(self, places: list[At]) -> dict[At, Committed | None]:
+        return self.input.committed_unstable(places)  # type: ignore[attr-defined, no-any-return]
+
+
+class OffsetsWithoutWaiting(Worker):
+    """Committed offsets are read without waiting for open transactions."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _UnstableOffsets(**vars(self.recovery))
+
+
+class OffsetsOutsideTransaction(Worker):
+    """Offsets are committed by themselves, after the records."""
+
+    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+        output.commit()
+        output.begin()
+        super()._send_offsets(output, batches)
+
+
+class _StopsAtTheEnd(Recovery):
+    def recover(self, number: int, partitions: int, token: bytes) -> Recovered:
+        recovered = super().recover(number, partitions, token)
+        stored = self.store.look_up(number, token, [], 0, 0).identity
+        if stored is None:
+            return recovered
+        return replace(recovered, partition=replace(recovered.partition, identity=stored))
+
+    def _fields(self, number: int, token: bytes, committed: Identity) -> dict[bytes, bytes]:
+        return dict(self.store.fields(number, token))
+
+    def _bring_to(self, number: int, token: bytes, committed: Identity) -> int:
+        stored = self.store.look_up(number, token, [], 0, 0).identity
+        base = stored or Identity(committed.lineage, 0, "00" * 16)
+        batches = [b for b in super()._batches(number, base) if b.lineage == committed.lineage]
+        reachable = [Identity(b.lineage, b.sequence, b.digest) for b in batches if b.sequence <= committed.sequence]
+        if stored is None and not reachable:
+            return super()._bring_to(number, token, committed)
+        return super()._bring_to(number, token, max([base, *reachable], key=lambda i: i.sequence))
+
+
+class RestoreToEndOfFile(Worker):
+    """A restore ends where the changelog does at that moment."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _StopsAtTheEnd(**vars(self.recovery))
+
+
+class CounterAsToken(Worker):
+    """The fencing token is a counter kept in the store."""
+
+    world: World
+
+    def _token(self, number: int) -> bytes:
+        return self.world.next_token(number)
+
+
+class ExpiryByWallClock(Worker):
+    """Expiry goes by the wall clock of the process and not by the journal's."""
+
+    def _clock(self, owned: Owned, now: int) -> int:
+        self._proper = super()._clock(owned, now)
+        return max(now, self._proper)
+
+    def _batch(self, owned: Owned, raws: Any, positions: Any, outcome: Outcome, *rest: Any) -> Batch:
+        asked, _, now, poison = rest
+        return super()._batch(owned, raws, positions, outcome, asked, self._proper, now, poison)
+
+
+MUTANTS: dict[str, type[Worker]] = {
+    "Redis written before the commit": StoreBeforeCommit,
+    "look-up without sequence": LookUpWithoutSequence,
+    "no sequence check in the script": ApplyWithoutSequence,
+    "group metadata refreshed after a rebalance": FreshMembership,
+    "offsets read without waiting for open transactions": OffsetsWithoutWaiting,
+    "offsets committed outside the transaction": OffsetsOutsideTransaction,
+    "restore that stops at end of file": RestoreToEndOfFile,
+    "a counter in Redis as the token": CounterAsToken,
+    "expiry by the wall clock": ExpiryByWallClock,
+}

@@ -1,0 +1,344 @@
+"""The whole processor under a seeded scheduler that crashes, delays, loses, fences and wipes at every step.
+
+Every process runs in a greenlet and gives way to the scheduler at every call that reaches the broker or the store.
+The scheduler decides who goes on, and what goes wrong there. One seed, one history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+from processor.adapters.log import At, Input, LogError, Output, Retry, Stop, Unknown
+from processor.adapters.memory_broker import MemoryBroker
+from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory_store import MemoryStore
+from processor.adapters.store import Applied, Identity, Page, Store, StoreError, StoreUnavailable, View
+from processor.core.events import Limits
+from processor.core.settings import Policy, Settings
+from processor.core.step import Terms
+from processor.core.tenant import TenantRules
+from processor.runtime.recovery import Topics
+from processor.runtime.worker import Pace, Worker
+
+from .oracle import Oracle, Violation
+from .workload import LABELS, workload
+
+TOPICS = Topics("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
+PARTITIONS = 2
+GROUP = "gforce"
+START = 1_700_000_000_000
+RULES = TenantRules(
+    settings=Settings(labels=LABELS, positive="grant", bucket=60_000, keep=4, shadows=(Policy(policy="groupaware"),)),
+    seed=b"sixteen bytes ok",
+    digest="00",
+    canonical="{}",
+    expiry=9_000,
+    on_expiry=None,
+    parking=6_000,
+    horizon=12_000,
+)
+TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000, slot=500)
+PACE = Pace(commit_interval=20, most_records=40, grace=200, retry_after=20, breaker_records=10_000)
+
+
+QUIET = ("send:", "bounds:", "partitions:", "poll:after")
+"""Calls at which nothing can happen that could not happen at the next one."""
+
+
+TROUBLE = {
+    "kill": 0.008,
+    "revive": 0.02,
+    "sleep": 0.01,
+    "expire_a_session": 0.008,
+    "expire_a_transaction": 0.006,
+    "take_snapshot": 0.05,
+    "fail_over": 0.01,
+    "flush": 0.003,
+}
+"""What goes wrong, and how likely it is at a step of an ordinary seed."""
+
+
+class Crash(BaseException):
+    """SIGKILL."""
+
+
+@dataclass
+class HookedStore:
+    """A process's connection to the store: gives way before and after every call."""
+
+    inner: MemoryStore
+    name: str
+    hook: Callable[[str, str], None]
+
+    def _call(self, what: str, work: Callable[[], Any]) -> Any:
+        self.hook(self.name, f"store.{what}:before")
+        result = work()
+        self.hook(self.name, f"store.{what}:after")
+        return result
+
+    def claim(self, partition: int, token: bytes) -> None:
+        self._call("claim", lambda: self.inner.claim(partition, token))
+
+    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
+        return self._call("look_up", lambda: self.inner.look_up(partition, token, ids, due, most))  # type: ignore[no-any-return]
+
+    def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        return self._call("apply", lambda: self.inner.apply(partition, token, after, before, writes))  # type: ignore[no-any-return]
+
+    def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self._call("fields", lambda: list(self.inner.fields(partition, token))))
+
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+        return self._call("page", lambda: self.inner.page(partition, token, cursor, most))  # type: ignore[no-any-return]
+
+    def wipe(self, partition: int, token: bytes) -> None:
+        self._call("wipe", lambda: self.inner.wipe(partition, token))
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Process:
+    """One processor: alive in its greenlet, asleep, or dead."""
+
+    name: str
+    let: greenlet | None = None
+    at: str = ""
+    asleep: int = 0
+
+
+class World:
+    """One run."""
+
+    def __init__(self, seed: int, worker: type[Worker] = Worker, steps: int = 700, processes: int = 2) -> None:
+        self.rng = Random(seed)
+        self.steps = steps
+        self.worker = type(worker.__name__, (worker,), {"world": self})
+        self.tokens: dict[int, int] = {}
+        """the counters of the mutant that keeps its token in the store"""
+        self.now = START
+        self.broker = MemoryBroker(lambda: self.now, manual_markers=True, hook=self._hook)
+        for topic in vars(TOPICS).values():
+            self.broker.create_topic(topic, PARTITIONS)
+        self.store = MemoryStore()
+        self.snapshots: list[Any] = []
+        self.processes = [Process(f"p{i}") for i in range(processes)]
+        self.workload = workload(self.rng, PARTITIONS, count=60, span=int(steps * 0.7))
+        self.fed = 0
+        self.calm = False
+        self.faults = 0
+        self.temperament = {what: share * self.rng.choice([0, 0.3, 1, 3, 8]) for what, share in TROUBLE.items()}
+        self.temperament["revive"] = 0.02
+        self.temperament["land_a_marker"] = self.rng.choice([0.05, 0.15, 0.4])
+        self._main = getcurrent()
+
+    # Processes
+
+    def _hook(self, name: str, call: str) -> None:
+        here = getcurrent()
+        if here is self._main or call.startswith(QUIET):
+            return
+        process = next(p for p in self.processes if p.let is here)
+        process.at = call
+        fault = self._main.switch()
+        if fault is not None:
+            raise fault
+
+    def _start(self, process: Process) -> None:
+        process.let = greenlet(lambda _: self._live(process), parent=self._main)
+        process.at, process.asleep = "start", 0
+
+    def _live(self, process: Process) -> None:
+        worker = self.worker(
+            topics=TOPICS,
+            make_input=lambda listener: self.make_input(process.name, listener),
+            make_output=lambda: self.make_output(process.name),
+            reader=MemoryReader(self.broker, process.name),
+            store=self.make_store(process.name),
+            terms=TERMS,
+            pace=PACE,
+            wall=lambda: self.now,
+            tick=lambda: self.now,
+            entropy=lambda n: self.rng.randbytes(n),
+        )
+        while True:
+            try:
+                worker.run_once(0.0)
+            except (LogError, StoreError) as error:
+                if isinstance(error, Stop):
+                    raise Violation(f"a processor stopped: {error}") from error
+                return  # as an unhandled error would: the process ends and is started again
+            self._hook(process.name, "turn")
+
+    def make_input(self, name: str, listener: Worker) -> Input:
+        return MemoryInput(self.broker, name, GROUP, TOPICS.inputs, listener)
+
+    def make_output(self, name: str) -> Output:
+        return MemoryOutput(self.broker, name)
+
+    def make_store(self, name: str) -> Store:
+        return HookedStore(self.store, name, self._hook)
+
+    def next_token(self, partition: int) -> bytes:
+        self.tokens[partition] = self.tokens.get(partition, 0) + 1
+        return str(self.tokens[partition]).encode()
+
+    # The scheduler
+
+    def run(self) -> None:
+        """Trouble for a while, then calm until all is processed, then the oracle."""
+        for process in self.processes:
+            self._start(process)
+        for step in range(self.steps):
+            self.now += self.rng.randrange(1, 25)
+            self._feed(step)
+            self._trouble()
+            self._turn()
+        self._settle_down()
+        Oracle(self.broker, self.store, TOPICS, TERMS, PARTITIONS).check(self.workload)
+
+    def _feed(self, step: int) -> None:
+        events = self.workload.events
+        while self.fed < len(events) and events[self.fed].step <= step:
+            event = events[self.fed]
+            self.broker.produce(At(event.topic, event.partition), event.key, event.value, timestamp=self.now)
+            self.fed += 1
+
+    def _turn(self) -> None:
+        """Let one process go on to its next call, perhaps with a fault there."""
+        able = [p for p in self.processes if p.let is not None and p.asleep <= 0]
+        for process in self.processes:
+            process.asleep -= 1
+        if not able:
+            return
+        process = self.rng.choice(able)
+        assert process.let is not None
+        fault = None
+        if not self.calm and self.rng.random() < 0.01:
+            fault = self._fault_at(process.at)
+        self.faults += fault is not None
+        process.let.switch(fault)
+        if process.let.dead:
+            process.let = None
+
+    def _fault_at(self, call: str) -> Exception | None:
+        if call.startswith("store."):
+            return StoreUnavailable("no answer")
+        if call.startswith("commit"):
+            return Unknown("no answer")
+        if call.startswith(("committed", "send", "bounds", "read")):
+            return Retry("no answer")
+        return None
+
+    def _trouble(self) -> None:
+        """At most one thing a step; how often which, each seed has its own temperament."""
+        roll = self.rng.random()
+        for trouble, share in self.temperament.items():
+            if roll < share:
+                getattr(self, f"_{trouble}")()
+                return
+            roll -= share
+
+    def _sleep(self) -> None:
+        self.rng.choice(self.processes).asleep = self.rng.choice([5, 30, 120])
+
+    def _take_snapshot(self) -> None:
+        self.snapshots.append((self.store.snapshot(), dict(self.tokens)))
+
+    def _fail_over(self) -> None:
+        """The store goes back to what its replica had: tail loss, tokens included."""
+        if self.snapshots:
+            kept = max(len(self.snapshots) - self.rng.randrange(1, 4), 0) + 1
+            self.snapshots = self.snapshots[:kept]
+            snapshot, tokens = self.snapshots[-1]
+            self.store.restore(snapshot)
+            self.tokens = dict(tokens)
+
+    def _flush(self) -> None:
+        self.store.flush()
+        self.tokens.clear()
+        self.snapshots.clear()
+
+    def _land_a_marker(self) -> None:
+        pending = self.broker.pending_markers()
+        if pending:
+            self.broker.land_marker(self.rng.randrange(len(pending)))
+
+    def _kill(self) -> None:
+        alive = [p for p in self.processes if p.let is not None]
+        if alive:
+            victim = self.rng.choice(alive)
+            assert victim.let is not None
+            if victim.at != "start":
+                self._throw(victim)
+            victim.let = None
+
+    def _throw(self, process: Process) -> None:
+        assert process.let is not None
+        with suppress(Crash):
+            process.let.throw(Crash)
+
+    def _revive(self) -> None:
+        for process in self.processes:
+            if process.let is None:
+                self._start(process)
+                return
+
+    def _expire_a_session(self) -> None:
+        """The broker gives up on a member that does not poll: dead, asleep, or slow."""
+        waited_for = set(self.broker.awaited(GROUP))
+        silent = [p.name for p in self.processes if (p.let is None or p.asleep > 0 or p.name in waited_for)]
+        if silent:
+            self.broker.expire_session(self.rng.choice(silent))
+
+    def _expire_a_transaction(self) -> None:
+        open_ones = self.broker.open_transactions()
+        if open_ones:
+            self.broker.expire_transaction(self.rng.choice(open_ones))
+
+    def _settle_down(self) -> None:
+        """No more faults: whatever is dead comes back, and everything must be processed in bounded time."""
+        self.calm = True
+        self._feed(1 << 60)
+        for process in self.processes:
+            process.asleep = 0
+        for turn in range(20_000):
+            self.now += 5
+            self.broker.land_markers()
+            self._revive()
+            self._turn()
+            if turn % 50 == 0 and self._finished():
+                return
+        raise Violation("it does not come to an end: " + ", ".join(f"{p.name} at {p.at}" for p in self.processes))
+
+    def _finished(self) -> bool:
+        reader = MemoryReader(self.broker)
+        try:
+            for topic in TOPICS.inputs:
+                for number in range(PARTITIONS):
+                    at = At(topic, number)
+                    committed = self.broker.committed(GROUP, [at])[at]
+                    _, end = reader.bounds(at)
+                    if committed is None or committed.offset < end:
+                        return False
+            return self._store_is_current()
+        except Retry:
+            return False
+
+    def _store_is_current(self) -> bool:
+        """Every partition's state has reached the last commit: the apply comes after it."""
+        for number in range(PARTITIONS):
+            at = At(TOPICS.requests, number)
+            committed = self.broker.committed(GROUP, [at])[at]
+            identity = self.store.peek(number)
+            if committed is None or identity is None or identity.text() != committed.metadata:
+                return False
+        return True
