@@ -1,4 +1,8 @@
-"""The learner at work in a terminal: a synthetic stream, labels that come late, and the gap falling."""
+"""The whole processor in a terminal: a synthetic stream, labels that come late, and the gap falling.
+
+Requests and labels go through the in-memory log, the commit protocol and a real Valkey server, as they would through
+Kafka and Redis.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,13 +24,16 @@ from rich.text import Text
 from producers.delays import Delay
 from producers.synthetic import paper_population
 
-from .core import IN_FORCE, Decision, Learner, Policy, Request, Settings, fairness
-from .core.metrics import Fairness
+from .core import IN_FORCE, Axes, Counters, Fairness, fairness
+from .core.events import decode_decision
+from .runtime.config import Config, load
+from .runtime.embedded import Embedded, embedded
 
+TENANT = "bank"
 GROUPS = ("A", "B")
 LABELS = ("deny", "grant")
 EXPERTS = ("analyst", "bureau", "model", "rules")
-SHADOW = Policy(policy="groupaware")
+SHADOW = "groupaware"
 BATCH = 20
 SPARKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 48
@@ -39,6 +47,7 @@ class Progress:
     decided: int = 0
     labels: int = 0
     pending: int = 0
+    transactions: int = 0
     gap: list[float] = field(default_factory=list)
     shadow_gap: list[float] = field(default_factory=list)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=5))
@@ -51,76 +60,96 @@ def run(rounds: int, pace: float, seed: int) -> None:
         "\n[bold]Four experts advise on loans. Each knows one kind of case and guesses the rest.[/]\n"
         "G-FORCE picks whose advice to take, so that both groups suffer equal error rates.\n"
         "Labels come up to 500 cases late. GroupAware, the usual way, runs in shadow on the\n"
-        "same cases. Nothing is stored.\n",
+        "same cases. In-memory log, real Valkey; nothing outlives this process.\n",
         highlight=False,
     )
-    learner = Learner(
-        Settings(labels=LABELS, positive="grant", groups=GROUPS, experts=EXPERTS, shadows=(SHADOW,)),
-        seed=seed.to_bytes(16, "big"),
-    )
     progress = Progress(rounds)
-    try:
-        with Live(_screen(progress, learner), console=console, refresh_per_second=8) as live:
-            for _ in _stream(learner, progress, seed, pace):
-                live.update(_screen(progress, learner))
-    except KeyboardInterrupt:
-        console.print("stopped.")
-    _conclude(console, learner)
+    with embedded(_config(seed)) as running:
+        try:
+            with Live(_screen(progress), console=console, refresh_per_second=8) as live:
+                for _ in _stream(running, progress, seed, pace):
+                    live.update(_screen(progress))
+        except KeyboardInterrupt:
+            console.print("stopped.")
+        console.print()
+        _conclude(console, running)
 
 
-def _stream(learner: Learner, progress: Progress, seed: int, pace: float) -> Iterator[None]:
+def _config(seed: int) -> Config:
+    settings = {
+        "PROCESSING__SEED": seed.to_bytes(32, "big").hex(),
+        "PROCESSING__COMMIT_INTERVAL_MS": "1",
+        "TENANTS__DEFAULT__LABELS": '["deny", "grant"]',
+        "TENANTS__DEFAULT__POSITIVE": '"grant"',
+        "TENANTS__DEFAULT__SHADOWS": f'["{SHADOW}"]',
+    }
+    return load(None, {f"GFORCE_{name}": value for name, value in settings.items()})
+
+
+def _stream(running: Embedded, progress: Progress, seed: int, pace: float) -> Iterator[None]:
     rng = np.random.default_rng(seed)
     cases = paper_population(mu_b=0.3).draw(rng, 1, progress.rounds)
     delays = Delay.parse("uniform:0-500").draw(rng, (progress.rounds,))
-    due: dict[int, list[tuple[Decision, str]]] = {}
+    due: dict[int, list[int]] = {}
     started = time.monotonic()
     for start in range(0, progress.rounds, BATCH):
         rows = range(start, min(start + BATCH, progress.rounds))
-        requests = [
-            Request(
-                f"loan-{t}",
-                GROUPS[cases.group[0, t]],
-                {name: LABELS[cases.predictions[0, t, f]] for f, name in enumerate(EXPERTS)},
-            )
-            for t in rows
-        ]
-        for t, decision in zip(rows, learner.decide_batch(requests), strict=True):
-            due.setdefault((t + int(delays[t])) // BATCH, []).append((decision, LABELS[cases.label[0, t]]))
-            progress.recent.append(_line(decision))
-        arrived = due.pop(start // BATCH, [])
-        learner.learn_batch(arrived)
-        progress.decided += len(rows)
-        progress.labels += len(arrived)
-        progress.pending = progress.decided - progress.labels
-        _measure(learner, progress)
+        for t in rows:
+            advice = {name: LABELS[cases.predictions[0, t, f]] for f, name in enumerate(EXPERTS)}
+            _produce(running, "requests", t, {"group": GROUPS[cases.group[0, t]], "predictions": advice})
+            due.setdefault((t + int(delays[t])) // BATCH, []).append(t)
+        for t in due.pop(start // BATCH, []):
+            _produce(running, "feedback", t, {"label": LABELS[cases.label[0, t]]})
+        running.run_until_idle()
+        _observe(running, progress)
         if pace:
             time.sleep(max(0.0, started + progress.decided / pace - time.monotonic()))
         yield
 
 
-def _measure(learner: Learner, progress: Progress) -> None:
+def _produce(running: Embedded, topic: str, number: int, content: dict[str, object]) -> None:
+    event = {"tenant": TENANT, "decision_id": f"loan-{number}", **content}
+    running.produce(topic, TENANT.encode(), msgspec.json.encode(event))
+
+
+def _observe(running: Embedded, progress: Progress) -> None:
+    for record in running.new_records("decisions"):
+        decision = decode_decision(record.value or b"")
+        chance = decision.probabilities[decision.decision]
+        asked = f"asked {decision.expert:<8}"
+        line = f"{decision.decision_id:<10} group {decision.group}   {decision.decision:<5}  {asked} p = {chance:.2f}"
+        progress.recent.append(line)
+    totals = running.worker.totals
+    progress.decided, progress.labels = totals["decisions"], totals["labels_joined"]
+    progress.transactions = totals["transactions"]
+    progress.pending = progress.decided - progress.labels
     if progress.decided % (progress.rounds // WIDTH or 1) < BATCH:
-        progress.gap.append(_fairness(learner, IN_FORCE).equalized_odds_difference)
-        progress.shadow_gap.append(_fairness(learner, SHADOW.name).equalized_odds_difference)
+        progress.gap.append(_fairness(running, IN_FORCE).equalized_odds_difference)
+        progress.shadow_gap.append(_fairness(running, SHADOW).equalized_odds_difference)
 
 
-def _fairness(learner: Learner, policy: str) -> Fairness:
-    return fairness(learner.counters(), learner.state.axes.policy_index[policy])
+def _counters(running: Embedded) -> tuple[Counters, Axes]:
+    for owned in running.worker.owned.values():
+        if owned.partition is not None and TENANT in owned.partition.tenants:
+            learner = owned.partition.tenants[TENANT].learner
+            return learner.counters(), learner.state.axes
+    empty = Axes.of(groups=GROUPS, labels=LABELS, experts=EXPERTS, policies=[IN_FORCE, SHADOW])
+    return Counters.zeros(empty), empty
 
 
-def _line(decision: Decision) -> str:
-    chance = decision.probabilities[decision.label]
-    asked = f"asked {decision.expert:<8}"
-    return f"{decision.decision_id:<10} group {decision.group}   {decision.label:<5}  {asked} p = {chance:.2f}"
+def _fairness(running: Embedded, policy: str) -> Fairness:
+    counters, axes = _counters(running)
+    return fairness(counters, axes.policy_index[policy])
 
 
-def _screen(progress: Progress, learner: Learner) -> Panel:
+def _screen(progress: Progress) -> Panel:
     bar = Table.grid(padding=(0, 2))
     bar.add_row(
-        ProgressBar(total=progress.rounds, completed=progress.decided, width=30),
+        ProgressBar(total=progress.rounds, completed=progress.decided, width=16),
         f"[bold]{progress.decided:,}[/] decided",
         f"[bold]{progress.labels:,}[/] labels",
         f"[bold]{progress.pending:,}[/] pending",
+        f"[dim]{progress.transactions:,} transactions[/]",
     )
     gaps = Table.grid(padding=(0, 2))
     for name, values, colour in (
@@ -140,19 +169,21 @@ def _spark(values: list[float]) -> str:
     return "".join(SPARKS[level] for level in levels)
 
 
-def _conclude(console: Console, learner: Learner) -> None:
-    axes = learner.state.axes
+def _conclude(console: Console, running: Embedded) -> None:
+    counters, axes = _counters(running)
     shown = Table(title="Error rates at the end", title_justify="left", title_style="bold", box=None)
     for column in ("", "wrongly granted: A", "B", "wrongly denied: A", "B", "worst gap", "loss"):
         shown.add_column(column, justify="left" if not column else "right")
-    for name, policy in (("G-FORCE", IN_FORCE), ("GroupAware", SHADOW.name)):
-        figures = _fairness(learner, policy)
+    for name, policy in (("G-FORCE", IN_FORCE), ("GroupAware", SHADOW)):
+        figures = _fairness(running, policy)
+        by_label = figures.error_rate_by_label
         rates = [
-            f"{figures.error_rate_by_label[axes.group_index[group]][axes.label_index[label]]:.2f}"
+            f"{by_label[axes.group_index[group]][axes.label_index[label]]:.2f}"
             for label in ("deny", "grant")
             for group in GROUPS
+            if group in axes.group_index
         ]
-        outcomes = learner.counters().outcomes[0, axes.policy_index[policy]]
+        outcomes = counters.outcomes[0, axes.policy_index[policy]]
         loss = 1.0 - np.trace(outcomes.sum(axis=0)) / max(outcomes.sum(), 1)
         shown.add_row(name, *rates, f"{figures.equalized_odds_difference:.3f}", f"{loss:.3f}")
     console.print(shown)

@@ -134,7 +134,6 @@ class TenantTable(msgspec.Struct, frozen=True, kw_only=True):
     on_expiry: str = "drop"
     parking: Duration = Duration(7 * 86_400_000)
     duplicate_horizon: Duration = Duration(7 * 86_400_000)
-    bucket_time: Literal["label", "decision"] = "label"
     seed: Secret | None = None
     prior: Prior = Prior()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -39,7 +39,6 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The label an expired decision counts as; None drops it."""
     parking: int
     duplicate_horizon: int
-    bucket_time: Literal["label", "decision"]
 
     @property
     def seed_bytes(self) -> bytes:
@@ -69,7 +68,6 @@ def of_table(table: TenantTable, seed: Secret) -> TenantConfig:
         on_expiry=_expiry_label(table.on_expiry, settings.labels),
         parking=int(table.parking),
         duplicate_horizon=int(table.duplicate_horizon),
-        bucket_time=table.bucket_time,
     )
 
 
@@ -102,7 +100,6 @@ def canonical(tenant: TenantConfig) -> bytes:
         "on_expiry": tenant.on_expiry,
         "parking": tenant.parking,
         "duplicate_horizon": tenant.duplicate_horizon,
-        "bucket_time": tenant.bucket_time,
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from processor.adapters.log import At, Input, LogError, Output, Retry, Stop, Unknown
+from processor.adapters.log import At, Input, LogError, Output, Record, Retry, Stop, Unknown
 from processor.adapters.memory_broker import MemoryBroker
 from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory_store import MemoryStore
@@ -333,6 +333,11 @@ class World:
         except Retry:
             return False
 
+    def records(self, topic: str, partition: int) -> list[Record]:
+        """All that was committed to a partition."""
+        reader = MemoryReader(self.broker)
+        return list(reader.read(At(topic, partition), 0))
+
     def _store_is_current(self) -> bool:
         """Every partition's state has reached the last commit: the apply comes after it."""
         for number in range(PARTITIONS):
@@ -342,3 +347,14 @@ class World:
             if committed is None or identity is None or identity.text() != committed.metadata:
                 return False
         return True
+
+
+def trial(world: World) -> str:
+    """What a run breaks; empty if the contract holds. An error of the processor's own breaks it too."""
+    try:
+        world.run()
+    except Violation as violation:
+        return str(violation)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

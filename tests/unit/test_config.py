@@ -344,7 +344,7 @@ def test_shadows_share_the_balance_and_the_policy_in_force_is_none_of_them(file:
 def test_a_tenant_has_all_that_its_table_says(file: Any) -> None:
     text = (
         "[tenants.bank]\nlabels = [0, 1]\npositive = 1\ngroups = ['A', true]\nwindow = 3\nbucket = '1h'\n"
-        "expiry = '2d'\non_expiry = 'label:0'\nparking = '5m'\nduplicate_horizon = 250\nbucket_time = 'decision'\n"
+        "expiry = '2d'\non_expiry = 'label:0'\nparking = '5m'\nduplicate_horizon = 250\n"
         "prior = { group = 2 }"
     )
     tenant = tenant_settings(load(file(text), SEEDED), "bank")
@@ -352,7 +352,7 @@ def test_a_tenant_has_all_that_its_table_says(file: Any) -> None:
     assert (settings.labels, settings.positive, settings.groups) == (("0", "1"), "1", ("A", "true"))
     assert (settings.window, settings.bucket, settings.prior) == (3, 3_600_000, Prior(group=2.0))
     assert (tenant.expiry, tenant.on_expiry, tenant.parking) == (2 * 86_400_000, "0", 300_000)
-    assert (tenant.duplicate_horizon, tenant.bucket_time) == (250, "decision")
+    assert tenant.duplicate_horizon == 250
 
 
 # The digest
@@ -371,13 +371,13 @@ def test_the_canonical_form_holds_the_settings_and_a_commitment_but_no_seed() ->
 
 def test_the_digest_is_frozen() -> None:
     """If this fails, every decision of an unchanged configuration would seem to come from a changed one."""
-    assert digest(tenant_settings(load(None, SEEDED), "bank")) == "2cabb82b0b56a7e1"
+    assert digest(tenant_settings(load(None, SEEDED), "bank")) == "9c6816e38df4adf3"
 
 
 @pytest.mark.parametrize(
     "line",
     ["eta = 0.2", "lambda = 2", "expiry = '1d'", "on_expiry = 'label:true'", "parking = 1", "duplicate_horizon = 1",
-     "bucket_time = 'decision'", "seed = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'", "groups = ['A']", "shadows = []"],
+     "seed = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'", "groups = ['A']", "shadows = []"],
 )  # fmt: skip
 def test_every_choice_changes_the_digest(file: Any, line: str) -> None:
     changed = load(file(f"[tenants.bank]\n{line}"), SEEDED)
