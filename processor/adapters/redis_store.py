@@ -120,6 +120,21 @@ class RedisStore:
     def wipe(self, partition: int, token: bytes) -> None:
         self._run("wipe", partition, token)
 
+    def peek(self, partition: int, names: Sequence[bytes] = ()) -> tuple[Identity | None, dict[bytes, bytes]]:
+        """The identity and the fields of these names, at one moment, whoever owns the partition: for people to look at."""
+        text, values = self._run("peek", partition, b"", *names)
+        found = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        return self._identity(partition, text), found
+
+    def peek_all(self, partition: int, pattern: str) -> list[tuple[bytes, bytes]]:
+        """All fields whose name matches the glob, a page at a time, so that the owner is not held up."""
+        key = f"{{{self._prefix}:{partition}}}:fields"
+        return self._call(lambda client: list(client.hscan_iter(key, pattern, 1_000)), partition)
+
+    def versions(self) -> dict[str, str]:
+        """What each server says it is."""
+        return self._call(lambda client: {name: _version(one) for name, one in self._servers(client).items()})
+
     def check(self) -> None:
         """Raise StoreUnusable if this server must not be used; ``doubts`` has what we were not allowed to see."""
         self._call(lambda client: client.ping())
@@ -202,6 +217,14 @@ def _policy(server: Any) -> str | None:
         return str(policy or server.config_get("maxmemory-policy")["maxmemory-policy"])
     except (ResponseError, KeyError):
         return None
+
+
+def _version(server: Any) -> str:
+    try:
+        info = server.info("server")
+    except ResponseError:
+        return "does not say"
+    return f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info.get('redis_version')}"
 
 
 def _slab(content: list[bytes], pieces: list[list[bytes | None]]) -> list[tuple[bytes, bytes | None]]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
+from processor.adapters.kafka_admin import delete_records
+from processor.adapters.log import At
 from processor.adapters.redis_store import RedisStore
 from processor.core.partition import RulesFor
 from processor.core.step import Terms
@@ -84,6 +86,10 @@ def client_properties(config: Config, *more: Mapping[str, str | int]) -> dict[st
     return properties
 
 
+def _trim(properties: Mapping[str, str | int], at: At, offset: int) -> None:
+    delete_records(properties, at, offset)
+
+
 def wall() -> int:
     return time.time_ns() // 1_000_000
 
@@ -118,5 +124,6 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         wall=wall,
         tick=tick,
         entropy=secrets.token_bytes,
+        trim=lambda at, offset: _trim(client_properties(config), at, offset),
         notify=notify,
     )

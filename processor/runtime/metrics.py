@@ -26,6 +26,7 @@ COUNTERS = {
     "fenced_by_kafka": "Times Kafka refused us because another process had taken our place.",
     "fenced_by_store": "Times the store refused us because another process had claimed the partition.",
     "partitions_lost": "Partitions taken from us without asking.",
+    "snapshots": "Snapshots of a partition's state completed in the changelog.",
     "breaker_trips": "Partitions stopped because most records were unreadable.",
 }
 """One counter each, ``gforce_<name>_total``."""

@@ -6,10 +6,11 @@ of what is committed, because it is written only after the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from processor.adapters.log import At, Committed, Input, Reader, Retry, Stop
+from processor.adapters.log import At, Committed, Reader, Retry, Stop
 from processor.adapters.store import Applied, Store
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import ChangelogRecord, JournalRecord, digest
@@ -33,6 +34,12 @@ class Topics:
         return (self.requests, self.feedback)
 
 
+class Positions(Protocol):
+    """What recovery asks of the group; a member answers it (``Input``), and an operator's command without being one."""
+
+    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]: ...
+
+
 @dataclass(frozen=True)
 class Recovered:
     partition: Partition
@@ -47,7 +54,7 @@ class Recovery:
     """How partitions are recovered; one object for all of them."""
 
     topics: Topics
-    input: Input
+    input: Positions
     reader: Reader
     store: Store
     rules_for: RulesFor
@@ -56,10 +63,12 @@ class Recovery:
     def recover(self, number: int, partitions: int, token: bytes) -> Recovered:
         """Raises Retry to be tried again, Stop where a person must act."""
         self.store.claim(number, token)
-        anchor = self._anchor(number)
+        anchor = self.anchor(number)
         if anchor is None:
             return self._fresh(number, partitions, token)
         committed, positions = anchor
+        if committed.sequence == 0:
+            return self._begun(number, partitions, token, committed, positions)
         replayed = self._bring_to(number, token, committed)
         fields = self._fields(number, token, committed)
         count = stored_partitions(fields)
@@ -74,14 +83,20 @@ class Recovery:
 
     def _fresh(self, number: int, partitions: int, token: bytes) -> Recovered:
         """Nothing was ever committed: start at the beginning, under a new lineage."""
-        self.store.wipe(number, token)
         positions = {topic: self.reader.bounds(At(topic, number))[0] for topic in self.topics.inputs}
-        identity = Identity(self.new_lineage(), 0, GENESIS)
+        return self._begun(number, partitions, token, Identity(self.new_lineage(), 0, GENESIS), positions)
+
+    def _begun(
+        self, number: int, partitions: int, token: bytes, identity: Identity, positions: dict[str, int]
+    ) -> Recovered:
+        """The beginning of a lineage; ``gforce reset`` commits one with where it is to start."""
+        self.store.wipe(number, token)
         return Recovered(Partition(number, partitions, identity), positions, 0)
 
     # What was committed
 
-    def _anchor(self, number: int) -> tuple[Identity, dict[str, int]] | None:
+    def anchor(self, number: int) -> tuple[Identity, dict[str, int]] | None:
+        """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
         places = [At(topic, number) for topic in self.topics.inputs]
         committed = self._committed(places)
         known = [committed.get(place) for place in places]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 
 from processor import __version__
@@ -27,9 +28,10 @@ from processor.adapters.log import (
     Stop,
     Unknown,
 )
-from processor.adapters.store import Applied, Store, StoreError, StoreFenced, StoreUnusable, View
+from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
 from processor.core.identity import Identity
 from processor.core.journal import (
+    ChangelogRecord,
     JournalRecord,
     Range,
     changelog_parts,
@@ -70,6 +72,20 @@ class Pace:
     breaker_records: int = 1_000
     breaker_share: float = 0.5
     retry_after: int = 500
+    snapshot_bytes: int = 8 << 20
+    """the changelog grows by at least this much, and by the size of the state, before a snapshot is taken"""
+    slice_bytes: int = 256 << 10
+    """how much of a snapshot goes along with one batch"""
+
+
+@dataclass
+class Snapshot:
+    """A copy of the state on its way into the changelog, a slice with each batch."""
+
+    cursor: bytes = b""
+    bytes: int = 0
+    start: int | None = None
+    """changelog offset of its first slice, known once that is committed"""
 
 
 @dataclass
@@ -89,6 +105,11 @@ class Owned:
     idle_at: int = 0
     seen: int = 0
     garbage: int = 0
+    since_snapshot: int = 0
+    """bytes written to the changelog since the last whole snapshot"""
+    state_bytes: int = 0
+    """how large that snapshot was"""
+    snapshot: Snapshot | None = None
     broken: bool = False
     trouble: str = ""
 
@@ -112,6 +133,18 @@ class Batch:
     positions: dict[str, int]
     asked: Asked
     seen: int
+    page: Page | None
+    """a slice of a snapshot"""
+
+    @cached_property
+    def changelog(self) -> list[ChangelogRecord]:
+        """The slice first, if there is one: what the batch itself writes comes after it."""
+        first = self.page is not None and self.owned.snapshot is not None and self.owned.snapshot.cursor == b""
+        writes = (self.page.writes if self.page else b"") + self.outcome.writes
+        identity = self.identity
+        return changelog_parts(
+            identity.lineage, identity.sequence, identity.digest, self.journal.previous, first, writes
+        )
 
 
 class Worker:
@@ -133,13 +166,16 @@ class Worker:
         wall: Callable[[], int],
         tick: Callable[[], int],
         entropy: Callable[[int], bytes],
+        trim: Callable[[At, int], None] = lambda at, offset: None,
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
         self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
+        self.trim = trim
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
         self._assigned: set[At] = set()
+        self._written: dict[At, int] = {}
         self._make_output = make_output
         self.output: Output | None = None
         self._open_at = 0
@@ -264,7 +300,7 @@ class Worker:
 
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
-        owned.partition, owned.buffer, owned.first_buffered = None, {}, None
+        owned.partition, owned.buffer, owned.first_buffered, owned.snapshot = None, {}, None, None
         owned.retry_at, owned.trouble = 0, why
         self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
 
@@ -310,6 +346,7 @@ class Worker:
         asked = decode(raws, owned.number, partition.partitions, now, self.terms, set())
         try:
             view = self._look_up(owned, asked.ids, clock)
+            page = self._slice(owned) if raws else None
         except StoreFenced:
             self.totals["fenced_by_store"] += 1
             self._forget(owned, "another process has claimed this partition")
@@ -327,7 +364,19 @@ class Worker:
         if self._breaks(owned, asked, len(raws)):
             return None
         outcome, at_fault = self._step(partition, raws, asked, view, clock, now)
-        return self._batch(owned, raws, positions, outcome, asked, clock, now, at_fault)
+        batch = self._batch(owned, raws, positions, outcome, asked, clock, now, at_fault)
+        batch.page = page
+        return batch
+
+    def _slice(self, owned: Owned) -> Page | None:
+        """The next piece of a snapshot, where one is under way or due."""
+        assert owned.partition is not None
+        if owned.snapshot is None:
+            if owned.since_snapshot <= max(self.pace.snapshot_bytes, owned.state_bytes):
+                return None
+            owned.snapshot = Snapshot()
+        identity, page = self.store.page(owned.number, owned.token, owned.snapshot.cursor, self.pace.slice_bytes)
+        return page if identity == owned.partition.identity else None
 
     def _raws(self, owned: Owned) -> tuple[list[Raw], dict[str, int]]:
         raws, positions = [], dict(owned.positions)
@@ -456,7 +505,7 @@ class Worker:
             version=__version__,
         )
         identity = Identity(before.lineage, journal.sequence, digest(journal.encode()))
-        return Batch(owned, outcome, journal, identity, positions, asked, len(raws))
+        return Batch(owned, outcome, journal, identity, positions, asked, len(raws), None)
 
     def _range(self, owned: Owned, raws: list[Raw], source: str, topic: str, positions: dict[str, int]) -> Range:
         mine = [raw for raw in raws if raw.source == source]
@@ -474,7 +523,7 @@ class Worker:
             for batch in batches:
                 self._send(output, batch)
             self._send_offsets(output, batches)
-            output.commit()
+            self._written = output.commit()
         except Unknown as error:
             # Only the stable committed offsets can tell. A new producer settles what the old one left open.
             self.totals["commits_unknown"] += 1
@@ -498,11 +547,7 @@ class Worker:
         for letter in outcome.dead_letters:
             self._send_dead_letter(output, number, letter)
         key = str(number).encode()
-        before = batch.journal.previous
-        parts = changelog_parts(
-            batch.identity.lineage, batch.identity.sequence, batch.identity.digest, before, False, outcome.writes
-        )
-        for part in parts:
+        for part in batch.changelog:
             output.send(At(self.topics.changelog, number), key, part.encode())
         output.send(At(self.topics.journal, number), key, batch.journal.encode())
 
@@ -583,6 +628,7 @@ class Worker:
         owned.positions = batch.positions
         owned.buffer, owned.first_buffered = {}, None
         owned.progress_at, owned.trouble = self.tick(), ""
+        self._advance_snapshot(batch)
         self.totals["batches"] += 1
         self.totals["records"] += batch.seen
         self.totals.update(batch.outcome.tally)
@@ -598,6 +644,30 @@ class Worker:
         else:
             if applied is Applied.GAP:
                 self._forget(owned, "the store had lost state")
+
+    def _advance_snapshot(self, batch: Batch) -> None:
+        """A slice is committed: remember where the snapshot began, and once it is whole drop what is before it."""
+        owned, page, snapshot = batch.owned, batch.page, batch.owned.snapshot
+        parts = batch.changelog
+        owned.since_snapshot += sum(len(part.writes) for part in parts)
+        if page is None or snapshot is None:
+            return
+        at = At(self.topics.changelog, owned.number)
+        if snapshot.cursor == b"" and snapshot.start is None and at in self._written:
+            snapshot.start = self._written[at] - len(parts) + 1
+        snapshot.bytes += len(page.writes)
+        snapshot.cursor = page.cursor
+        if page.cursor == b"":
+            owned.state_bytes, owned.since_snapshot, owned.snapshot = snapshot.bytes, 0, None
+            self.totals["snapshots"] += 1
+            if snapshot.start is not None:
+                self._trim(at, snapshot.start)
+
+    def _trim(self, at: At, offset: int) -> None:
+        try:
+            self.trim(at, offset)
+        except LogError as error:  # the log is only longer than it need be
+            self.notify("not trimmed", {"topic": at.topic, "partition": at.partition, "why": str(error)})
 
     def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
         return self.store.apply(owned.number, owned.token, identity, before, writes)

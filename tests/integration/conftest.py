@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.servers import redis_server
 from tests.servers.broker import Broker, available
+from tests.servers.processor_process import Deployment
+from tests.servers.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +23,23 @@ def broker() -> Iterator[Broker]:
         pytest.skip(f"no Kafka broker: {reason}")
     with Broker() as running:
         yield running
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    """A server of the test's own, if one can be started; else the one of GFORCE_REDIS_URL."""
+    reason = redis_server.available()
+    if reason is not None and os.environ.get("CI"):
+        pytest.fail(reason)
+    if reason is not None:
+        pytest.skip(reason)
+    with RedisServer(own=redis_server.binary() is not None) as running:
+        yield running
+
+
+@pytest.fixture
+def deployment(broker: Broker, redis: RedisServer, tmp_path: Path) -> Iterator[Deployment]:
+    """Two partitions of every topic, and nothing running on them yet."""
+    made = Deployment(broker.bootstrap, redis.url, tmp_path)
+    yield made
+    made.close()

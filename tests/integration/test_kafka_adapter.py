@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader, murmur2_partition
+from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
 from processor.adapters.kafka_admin import Topic, create_topics, delete_records, describe_topics
 from processor.adapters.log import (
     At,
@@ -24,6 +24,7 @@ from processor.adapters.log import (
     Stop,
     Unknown,
 )
+from processor.core.partitioning import partition_of
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import SESSION, KafkaWorld
 
@@ -283,7 +284,7 @@ def test_partitions_are_those_of_java(world: KafkaWorld) -> None:
         poll_until(lambda at=at, offset=offset: reader.bounds(at)[1] > offset + 1)
         records += list(reader.read(at, 0))
     assert sorted(record.key or b"" for record in records) == sorted(keys)
-    assert all(record.partition == murmur2_partition(record.key or b"", 7) for record in records)
+    assert all(record.partition == partition_of(record.key or b"", 7) for record in records)
     assert last == {at: max(r.offset for r in records if r.at == at) for at in {r.at for r in records}}
 
 

@@ -44,7 +44,15 @@ RULES = TenantRules(
     horizon=12_000,
 )
 TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000, slot=500)
-PACE = Pace(commit_interval=20, most_records=40, grace=200, retry_after=20, breaker_records=10_000)
+PACE = Pace(
+    commit_interval=20,
+    most_records=40,
+    grace=200,
+    retry_after=20,
+    breaker_records=10_000,
+    snapshot_bytes=1_500,
+    slice_bytes=700,
+)
 
 
 QUIET = ("send:", "bounds:", "partitions:", "poll:after")
@@ -168,6 +176,7 @@ class World:
             wall=lambda: self.now,
             tick=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
+            trim=self.broker.delete_records,
         )
         while True:
             try:
