@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 RUNS   ?= 100
+SEEDS  ?= 1000
+TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format experiments bench clean
+.PHONY: help setup servers demo test lint format experiments simulate chaos bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,11 +25,14 @@ $(VENV)/ready: pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[experiments,dev]'
 	@touch $@
 
+servers: setup  ## fetch what the tests on real Kafka and Redis want, where that is possible
+	@sh tests/setup_system.sh
+
 demo: setup  ## watch a gap close, in the terminal
 	@$(BIN)/gforce demo
 
-test: setup lint  ## all checks and tests
-	$(BIN)/pytest -n auto --cov --cov-report=term
+test: setup servers lint  ## all checks and tests (TESTS=tests/unit for some)
+	$(BIN)/pytest -n auto --dist loadgroup --cov --cov-report=term $(TESTS)
 
 lint: setup  ## style, types and the import contract
 	$(BIN)/ruff check .
@@ -51,8 +56,15 @@ else
 	@echo "For the real data sets: make experiments DATA=folder-with-adult-compas-german"
 endif
 
-bench: setup  ## our solver against SciPy's, as a ratio in one run
+simulate: setup  ## many histories of crashes, and the protocol broken on purpose (SEEDS=1000)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --mutants
+
+chaos: setup servers  ## real processors, broker and Redis, killed at random under load
+	$(BIN)/python -m tests.chaos
+
+bench: setup  ## our solver against SciPy's, as a ratio in one run; Redis memory per pending decision
 	$(BIN)/python -m benchmarks.solver
+	$(BIN)/python -m benchmarks.redis_memory
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

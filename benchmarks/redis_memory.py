@@ -1,4 +1,7 @@
-"""How many bytes of Redis a pending decision costs, all structures included, and how long the calls take."""
+"""How many bytes of Redis a decision costs, all structures included, and how long the calls take.
+
+Pending decisions, and those that have their label and are kept for the duplicate horizon, are measured apart.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import argparse
 import json
 import random
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,29 +20,43 @@ from rich.console import Console
 
 from processor.adapters.redis_store import RedisStore
 from processor.adapters.store import Identity
+from processor.core.entry import Pending, Settled, entry_id
 from processor.core.writes import SetEntry, SetSlab, Writes
 from tests.servers.redis_server import RedisServer
 
 SLOTS = 64
 BATCH = 1_000
-VALUE = 24
 AIM = 160
 TOKEN = b"benchmark"
 
+Make = Callable[[random.Random], bytes]
 
-def batch(source: random.Random, sequence: int, size: int) -> tuple[list[bytes], bytes]:
-    """Ids of new pending decisions, spread over the slots, with the writes that store them."""
-    ids = [source.randbytes(16) for _ in range(size)]
+
+def pending(source: random.Random) -> bytes:
+    """A decision of five experts with two shadow policies, waiting for its label."""
+    said = tuple(source.randrange(1, 3) for _ in range(5))
+    decided = tuple(source.randrange(1, 3) for _ in range(3))
+    return Pending(source.randrange(100), source.getrandbits(32), 10**6, 10**6, None, 1, 2, decided, said).encode()
+
+
+def settled(source: random.Random) -> bytes:
+    """What is kept of it once the label has come."""
+    return Settled(source.randrange(100), source.getrandbits(32), 10**6, 1).encode()
+
+
+def batch(source: random.Random, sequence: int, size: int, entry: Make) -> tuple[list[bytes], bytes]:
+    """Ids of new decisions, spread over the slots, with the writes that store them."""
+    ids = [entry_id("tenant", str(uuid.UUID(int=source.getrandbits(128)))) for _ in range(size)]
     writes, slabs = Writes(), dict[int, list[bytes]]()
     for id in ids:
-        writes.add(SetEntry(id, source.randbytes(VALUE)))
+        writes.add(SetEntry(id, entry(source)))
         slabs.setdefault(source.randrange(SLOTS), []).append(id)
     for slot, members in slabs.items():
         writes.add(SetSlab(slot, sequence, b"".join(members)))
     return ids, writes.packed()
 
 
-def measure(url: str, count: int) -> dict[str, Any]:
+def measure(url: str, count: int, kind: str, entry: Make) -> dict[str, Any]:
     source = random.Random(1)
     client = Redis.from_url(url, protocol=2)
     store = RedisStore(url, f"benchmark-{time.time_ns()}")
@@ -46,7 +65,7 @@ def measure(url: str, count: int) -> dict[str, Any]:
     apply, look_up = list[float](), list[float]()
     for done in range(0, count, BATCH):
         sequence = done // BATCH + 1
-        ids, writes = batch(source, sequence, min(BATCH, count - done))
+        ids, writes = batch(source, sequence, min(BATCH, count - done), entry)
         start = time.perf_counter()
         store.apply(0, TOKEN, Identity("benchmark", sequence, ""), sequence - 1, writes)
         middle = time.perf_counter()
@@ -58,6 +77,7 @@ def measure(url: str, count: int) -> dict[str, Any]:
     store.wipe(0, TOKEN)
     store.close()
     return {
+        "kind": kind,
         "server": server_name(client),
         "count": count,
         "bytes_each": round(each, 1),
@@ -83,16 +103,19 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1_000_000, help="pending decisions (default 1000000)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
-    with RedisServer() as server:
-        found = measure(server.url, arguments.count)
-    Console().print(
-        f"{found['server']}, {found['count']:,} pending decisions: {found['bytes_each']} bytes each (aim: {AIM}); "
-        f"{BATCH} at a time: apply {found['apply_ms_median']} ms, look-up {found['look_up_ms_median']} ms",
-        highlight=False,
-        soft_wrap=True,
-    )
+    rows = []
+    for kind, entry in (("pending", pending), ("kept for the duplicate horizon", settled)):
+        with RedisServer() as server:
+            found = measure(server.url, arguments.count, kind, entry)
+        rows.append(found)
+        Console().print(
+            f"{found['server']}, {found['count']:,} decisions {kind}: {found['bytes_each']} bytes each (aim: {AIM}); "
+            f"{BATCH} at a time: apply {found['apply_ms_median']} ms, look-up {found['look_up_ms_median']} ms",
+            highlight=False,
+            soft_wrap=True,
+        )
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+        arguments.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from . import __version__
 from .core.errors import GForceError
 from .experiments.commands import app as experiment
 from .runtime.commands import run
+from .runtime.operator_commands import register
 
 app = typer.Typer(
     name="gforce",
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(run)
+register(app)
 app.add_typer(experiment)
 
 

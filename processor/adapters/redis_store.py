@@ -121,7 +121,7 @@ class RedisStore:
         self._run("wipe", partition, token)
 
     def peek(self, partition: int, names: Sequence[bytes] = ()) -> tuple[Identity | None, dict[bytes, bytes]]:
-        """The identity and the fields of these names, at one moment, whoever owns the partition: for people to look at."""
+        """The identity and these fields at one moment, whoever owns the partition: for people to look at."""
         text, values = self._run("peek", partition, b"", *names)
         found = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         return self._identity(partition, text), found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 
+import msgspec
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -71,7 +71,8 @@ class HttpServer:
         return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _status_page(self, _: Request) -> Response:
-        return JSONResponse(asdict(self._status()))
+        # msgspec writes a rate that nothing is known of yet (NaN) as null; JSON has no NaN, and Starlette refuses it.
+        return Response(msgspec.json.encode(self._status()), media_type="application/json")
 
     async def _resume_partition(self, request: Request) -> Response:
         self._resume(request.path_params["number"])

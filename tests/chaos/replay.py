@@ -87,10 +87,14 @@ class Replay:
         return outcome
 
     def _raws(self, source: str, topic: str, part: Range) -> list[Raw]:
-        _same(part.start == self._positions[topic], f"{topic}: read to {self._positions[topic]}, then from {part.start}")
+        _same(
+            part.start == self._positions[topic], f"{topic}: read to {self._positions[topic]}, then from {part.start}"
+        )
         self._positions[topic] = part.next
         offsets = self._offsets[topic]
-        records = self._contents.of(topic, self.number)[bisect_left(offsets, part.start) : bisect_left(offsets, part.next)]
+        records = self._contents.of(topic, self.number)[
+            bisect_left(offsets, part.start) : bisect_left(offsets, part.next)
+        ]
         hashes = b64decode(part.hashes)
         _same(len(records) == part.count, f"{topic} {part.start}–{part.next}: {len(records)} records, not {part.count}")
         for i, r in enumerate(records):
