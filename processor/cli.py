@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from producers.commands import app as produce
+
 from . import __version__
 from .core.errors import GForceError
 from .experiments.commands import app as experiment
@@ -24,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(run)
 register(app)
+app.add_typer(produce)
 app.add_typer(experiment)
 
 

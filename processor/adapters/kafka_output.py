@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -12,6 +14,9 @@ from processor.adapters.kafka_errors import REMEDY, error_of, made, meaning
 from processor.adapters.kafka_membership import written
 from processor.adapters.kafka_settings import Properties, producer_properties
 from processor.adapters.log import At, Committed, Fenced, Headers, LogError, Membership, Retry, Rewind, Stop, Unknown
+
+OVERDUE = 2.0
+"""seconds that a call may take beyond its timeout before it is given up as lost"""
 
 
 class KafkaOutput:
@@ -109,11 +114,39 @@ class KafkaOutput:
         places = [TopicPartition(at.topic, at.partition, to.offset, to.metadata) for at, to in positions.items()]
         try:
             self._insist(
-                "sending offsets", lambda timeout: producer.send_offsets_to_transaction(places, member, timeout)
+                "sending offsets",
+                lambda timeout: self._returning(
+                    lambda: producer.send_offsets_to_transaction(places, member, timeout), timeout
+                ),
             )
         except Retry as problem:
             # Whether the group has got them is unknown, and the transaction must not commit without them.
             raise Rewind(str(problem)) from problem
+
+    def _returning(self, call: Callable[[], None], timeout: float) -> None:
+        """Call, in a thread that is left behind if the call does not return.
+
+        librdkafka forgets the timeout of sending offsets while the group's coordinator is away and may then wait for
+        ever, seen when a broker was killed (its issue 5456). The transaction it leaves open is aborted by ``open``.
+        """
+        answer: SimpleQueue[Exception | None] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                call()
+            except Exception as problem:
+                answer.put(problem)
+            else:
+                answer.put(None)
+
+        threading.Thread(target=ask, name="offsets", daemon=True).start()
+        try:
+            problem = answer.get(timeout=timeout + OVERDUE)
+        except Empty:
+            self._usable = self._begun = False
+            raise Unknown(f"sending offsets: no answer in {timeout + OVERDUE:.0f} s") from None
+        if problem is not None:
+            raise problem
 
     def commit(self) -> dict[At, int]:
         producer = self._ready()

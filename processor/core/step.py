@@ -8,102 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
-import msgspec
-
-from .entry import Entry, Parked, Pending, Settled, decode_entry, entry_id
+from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
+from .entry import Entry, Parked, Pending, Settled, decode_entry
 from .errors import InvalidInput
-from .events import (
-    DecisionEvent,
-    FeedbackEvent,
-    Limits,
-    Reason,
-    Rejected,
-    RequestEvent,
-    decode_feedback,
-    decode_request,
-    encode_decision,
-    is_garbage,
-)
+from .events import DecisionEvent, FeedbackEvent, Reason, RequestEvent, encode_decision
 from .exact import ONE
 from .identity import Identity
 from .learner import Decision, Request
-from .partition import Partition, RulesFor
-from .partitioning import partition_of
+from .partition import Partition
 from .tenant import Joined, Tenant, TenantRules, content_hash, number_of
 from .writes import DeleteEntry, DropSlab, SetEntry, SetSlab, Writes
+
+__all__ = [
+    "FEEDBACK",
+    "REQUESTS",
+    "Asked",
+    "DeadLetter",
+    "Headers",
+    "Made",
+    "Outcome",
+    "Raw",
+    "Terms",
+    "advanced",
+    "decode",
+    "due_slot",
+    "step",
+]
 
 YOUNG = 1_000
 """A tenant with fewer labels than this …"""
 YOUNG_CHUNK = 50
 """… has its rule solved anew at least every so many requests."""
-
-REQUESTS, FEEDBACK = "requests", "feedback"
-
-Headers = tuple[tuple[str, bytes | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """An input record; ``source`` is ``requests`` or ``feedback``."""
-
-    source: str
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A record that could not be used, and why."""
-
-    raw: Raw
-    reason: Reason
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A decision to be published."""
-
-    tenant: str
-    value: bytes
-    headers: Headers
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What holds for every batch of a partition."""
-
-    limits: Limits
-    rules_for: RulesFor
-    max_future: int
-    slot: int
-    """width of an expiry slot in milliseconds"""
-
-    @cached_property
-    def text(self) -> str:
-        """All that matters to a replay, as the journal keeps it."""
-        terms = {"limits": msgspec.structs.asdict(self.limits), "max_future": self.max_future, "slot": self.slot}
-        return msgspec.json.encode(terms).decode()
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A batch, decoded: what can be used, what cannot, and which entries it needs."""
-
-    requests: list[tuple[Raw, RequestEvent, bytes]]
-    feedback: list[tuple[Raw, FeedbackEvent, bytes]]
-    refused: list[DeadLetter]
-    garbage: int
-    """records that did not decode or match the schema"""
-
-    @property
-    def ids(self) -> list[bytes]:
-        return list(dict.fromkeys([key for *_, key in (*self.requests, *self.feedback)]))
 
 
 @dataclass
@@ -121,47 +57,6 @@ class Outcome:
     """rules the journal has not seen yet, by digest"""
     tally: dict[str, int] = field(default_factory=dict)
     """what happened in this batch, over all tenants"""
-
-
-def decode(
-    raws: Sequence[Raw], partition: int, partitions: int, now: int, terms: Terms, poison: set[tuple[str, int]]
-) -> Asked:
-    """Decode and check every record by itself."""
-    asked = Asked([], [], [], 0)
-    garbage = 0
-    for raw in raws:
-        try:
-            if (raw.source, raw.offset) in poison:
-                raise Rejected(Reason.INTERNAL, "processing this record failed; see the processor's log")
-            event = _decode_one(raw, partition, partitions, now, terms)
-            key = entry_id(event.tenant, event.decision_id)
-            if isinstance(event, RequestEvent):
-                asked.requests.append((raw, event, key))
-            else:
-                asked.feedback.append((raw, event, key))
-        except Rejected as rejected:
-            garbage += is_garbage(rejected.reason)
-            asked.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
-    return replace(asked, garbage=garbage)
-
-
-def _decode_one(raw: Raw, partition: int, partitions: int, now: int, terms: Terms) -> RequestEvent | FeedbackEvent:
-    decode_event = decode_request if raw.source == REQUESTS else decode_feedback
-    event = decode_event(raw.value, terms.limits)
-    if raw.key != event.tenant.encode():
-        raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
-    if partition_of(raw.key, partitions) != partition:
-        raise Rejected(
-            Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
-        )
-    if raw.timestamp > now + terms.max_future:
-        raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
-    return event
-
-
-def due_slot(clock: int, slot: int) -> int:
-    """The last slot that is over at this clock."""
-    return clock // slot - 1
 
 
 def step(
@@ -276,7 +171,7 @@ class _Step:
                     continue
                 until = self._slot(self.clock + tenant.rules.parking)
                 label = number_of(tenant.names.labels, event.label)
-                self._set(key, Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.value or b""))
+                self._set(key, Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b""))
                 self._wait(key, until)
                 self.partition.parked += 1
                 self._count("labels_parked", tenant)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from processor.adapters.codec import Codec
 from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
 from processor.adapters.kafka_admin import delete_records
 from processor.adapters.log import At
@@ -76,6 +77,16 @@ def store_of(config: Config) -> RedisStore:
     return RedisStore(redis.url.reveal(), redis.prefix, redis.cluster, redis.timeout_ms / 1_000)
 
 
+def codec_of(config: Config) -> Codec | None:
+    """Avro where a schema registry is configured, else None: JSON as it is."""
+    if not config.avro.registry:
+        return None
+    from processor.adapters.avro import AvroCodec, Options
+
+    topics, properties = topics_of(config), config.avro.properties.reveal()
+    return AvroCodec(config.avro.registry, Options(topics.requests, topics.feedback, topics.decisions, properties))
+
+
 def client_properties(config: Config, *more: Mapping[str, str | int]) -> dict[str, str | int]:
     """librdkafka's properties: ours, then whatever the user passes through."""
     kafka = config.kafka
@@ -124,6 +135,7 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         wall=wall,
         tick=tick,
         entropy=secrets.token_bytes,
+        codec=codec_of(config),
         trim=lambda at, offset: _trim(client_properties(config), at, offset),
         notify=notify,
     )

@@ -23,6 +23,7 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 ShadowName = Literal["gforce/gap", "gforce/bound", "gforce/paper", "gforce/mixture", "groupaware", "mw"]
 
+_AVRO_VARIABLE = """as a variable set the whole table, GFORCE_AVRO__PROPERTIES='{ "max.retries" = 1 }'"""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -81,13 +82,32 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSettings("prefix has a brace: braces mark the hash tag of a partition, leave them out")
 
 
+class Avro(msgspec.Struct, frozen=True, kw_only=True):
+    registry: str = ""
+    properties: Properties = Properties()
+
+    def __post_init__(self) -> None:
+        properties = self.properties.reveal()
+        for url in self.registry.split(","):
+            if self.registry and not url.strip().startswith(("http://", "https://")):
+                raise InvalidSettings("registry: expected a URL that starts with http:// or https://")
+        if "@" in self.registry + properties.get("proxy", ""):
+            raise InvalidSettings(
+                "a password in a URL would be printed: for the registry set the property basic.auth.user.info"
+            )
+        for name in properties:
+            # A secret is known by its name in dots; with underscores it would be printed.
+            if "_" in name:
+                raise InvalidSettings(f"properties.{name}: names have dots and no underscores: {_AVRO_VARIABLE}")
+
+
 class Processing(msgspec.Struct, frozen=True, kw_only=True):
     seed: Secret | None = None
     commit_interval_ms: Count = 100
     max_batch_records: Count = 5_000
     grace_ms: Amount = 1_000
     max_future_ms: Count = 300_000
-    slot_ms: Count = 60_000
+    slot_ms: Annotated[int, Meta(ge=1_000)] = 60_000  # slots are numbered in 32 bits, which shorter ones overflow
     stall_seconds: Annotated[float, Meta(gt=0)] = 30.0
     breaker_records: Count = 1_000
     breaker_share: Share = 0.5
@@ -152,6 +172,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     kafka: Kafka = msgspec.field(default_factory=Kafka)
     topics: Topics = Topics()
     redis: Redis = Redis()
+    avro: Avro = Avro()
     processing: Processing = Processing()
     http: Http = Http()
     log: Log = Log()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .commands import ConfigFile
-from .operator_commands import CODES, AsJson, DryRun, Yes, agreed, loaded, milliseconds
+from .operator_options import CODES, AsJson, DryRun, Yes, agreed, loaded, milliseconds
 
 app = typer.Typer(
     name="dead-letters",
@@ -109,10 +109,12 @@ def resubmit(
             for one in found:
                 if why := obstacle(one, place.topics.inputs):
                     output.say(f"not {one.place}: {why}")
+            for missing in sorted(wanted.places - {one.place for one in found}):
+                output.say(f"not {missing}: there is no such letter")
         if chosen and not dry_run:
             agreed(f"Send {len(chosen)} letters back to their topics?", yes, as_json)
             carry_out(client_properties(settings), chosen)
-    left = len(found) - len(chosen)
+    left = max(len(found), len(wanted.places)) - len(chosen)
     if as_json:
         output.document({"sent": 0 if dry_run else len(chosen), "would_send": len(chosen), "left": left})
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import confluent_kafka
 
@@ -11,34 +11,53 @@ from processor.adapters.log import At
 from processor.core.errors import GForceError
 
 from .assembly import client_properties, wall
+from .config import Config
 from .operations import Forecast, Place, foresee
 from .topic_plans import SAMPLE, Finding
 
 DOCTOR = "doctor"
+HEARTBEAT = 3_000
+"""librdkafka's default, milliseconds"""
 MOST_SKEW = 1_000
 """milliseconds two clocks may differ before we say so"""
 
 
 def examine(place: Place, seed_missing: str | None) -> list[Finding]:
     """Every check by itself, so that one failure does not hide the next."""
-    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
-        ("Kafka", lambda: _kafka(place)),
-        ("Redis", lambda: _redis(place)),
-        ("transactions", lambda: _transactions(place)),
-        ("producers' clocks", lambda: _producers(place)),
-        ("group", lambda: _group(place)),
+    findings = [
+        _seed(seed_missing),
+        *session(place.config),
+        *_tried("Redis", lambda: _redis(place)),
+        *_tried("Kafka", lambda: _kafka(place)),
     ]
-    findings = [_seed(seed_missing)]
-    for name, check in checks:
-        try:
-            findings += check()
-        except GForceError as error:
-            findings.append(Finding("problem", name, str(error)))
-    return findings
+    if unreachable(findings, "Kafka"):
+        return findings  # each of the others would only wait for its own timeout
+    missing = [name for name in place.config.topics.full().values() if place.reader.partitions(name) is None]
+    if missing:
+        absent = Finding("problem", "topics", f"missing: {', '.join(missing)}", "gforce topics create")
+        return [*findings, absent, *_tried("group", lambda: _group(place))]
+    on_kafka: dict[str, Callable[[], Iterator[Finding]]] = {
+        "transactions": lambda: _transactions(place),
+        "producers' clocks": lambda: _producers(place),
+        "group": lambda: _group(place),
+    }
+    return findings + [finding for name, check in on_kafka.items() for finding in _tried(name, check)]
+
+
+def unreachable(findings: Iterable[Finding], *what: str) -> bool:
+    return any(one.what in what and one.level == "problem" for one in findings)
+
+
+def _tried(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except GForceError as error:
+        yield Finding("problem", name, str(error))
 
 
 def foresights(place: Place) -> list[Forecast]:
-    partitions = place.partitions()
+    """For every partition there is; none if there are no topics, which has been said already."""
+    partitions = place.reader.partitions(place.topics.requests) or 0
     return [foresee(place, number, partitions) for number in range(partitions)]
 
 
@@ -46,6 +65,17 @@ def _seed(missing: str | None) -> Finding:
     if missing is None:
         return Finding("ok", "seed", "present")
     return Finding("problem", "seed", "processing.seed is missing", "gforce doctor --new-seed, and keep it secret")
+
+
+def session(config: Config) -> Iterator[Finding]:
+    """A member whose heartbeats come too seldom is thrown out again and again, and nothing moves."""
+    kafka = config.kafka
+    given = {**kafka.properties.reveal(), **kafka.consumer_properties.reveal()}
+    heartbeat = int(given.get("heartbeat.interval.ms", HEARTBEAT))
+    if kafka.protocol == "classic" and kafka.session_timeout_ms < 2 * heartbeat:
+        found = f"session_timeout_ms is {kafka.session_timeout_ms} and heartbeat.interval.ms {heartbeat}"
+        remedy = "set heartbeat.interval.ms in kafka.consumer_properties to a third of the session"
+        yield Finding("problem", "session", found, remedy)
 
 
 def _kafka(place: Place) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ COUNTERS = {
     "transactions": "Kafka transactions committed.",
     "transactions_aborted": "Kafka transactions aborted and tried again.",
     "commits_unknown": "Commits whose answer was lost; the committed offsets decided.",
+    "polls_failed": "Reads that failed and were tried again: the broker was away, or the group was changing.",
     "recoveries": "Partitions recovered.",
     "batches_replayed": "Batches taken from the changelog during recoveries.",
     "fenced_by_kafka": "Times Kafka refused us because another process had taken our place.",

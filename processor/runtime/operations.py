@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from processor.adapters.kafka_group import KafkaGroup
 from processor.adapters.kafka_reader import KafkaReader
 from processor.adapters.log import At, Committed, LogError, Reader, Retry, Stop
+from processor.adapters.memory_store import MemoryStore
 from processor.adapters.redis_store import RedisStore
 from processor.adapters.store import StoreError, StoreFenced
 from processor.core.errors import GForceError
@@ -23,10 +25,7 @@ from .recovery import Recovered, Recovery, Topics
 
 Start = Literal["earliest", "latest", "committed"]
 Action = Literal["load", "catch up", "restore", "start", "refuse"]
-
-
-class Alive(GForceError):
-    """Processors of the group are running, and must not be."""
+ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,6 @@ class Place:
         if count is None:
             raise Stop(f"there is no topic {self.topics.requests}: create the topics with `gforce topics create`")
         return count
-
-    def refuse_if_alive(self) -> None:
-        members = self.group.members()
-        if members:
-            group, session = self.config.kafka.group, self.config.kafka.session_timeout_ms / 1_000
-            raise Alive(
-                f'in the group "{group}" are still {", ".join(members)}: stop them first. A stopped processor counts '
-                f"until its session has timed out ({session:g} s)."
-            )
 
 
 @contextmanager
@@ -133,8 +123,8 @@ def foresee(place: Place, number: int, partitions: int) -> Forecast:
         detail = f"made with {stored_partitions(fields)} partitions, now {partitions}: restore the count or reset"
         return Forecast(number, told.committed, stored, "refuse", detail)
     if told.action in ("catch up", "restore"):
-        first, end = place.reader.bounds(At(place.topics.changelog, number))
-        if first == end:
+        at = At(place.topics.changelog, number)
+        if next(iter(place.reader.read(at, place.reader.bounds(at)[0])), None) is None:
             return Forecast(number, told.committed, stored, "refuse", f"{place.topics.changelog} is empty")
     return told
 
@@ -190,11 +180,11 @@ def beginning(start: Start, committed: int | None, bounds: tuple[int, int]) -> i
 
 
 def reset(place: Place, plans: list[Reset]) -> None:
-    """Commit the beginnings, then empty the store. Should the second fail, the first start does it.
+    """Commit the beginnings, which the broker refuses while the group has members, then empty the store.
 
-    The journal and the changelog stay: their records are of the old lineages and are skipped.
+    Should the second fail, the first start does it. The journal and the changelog stay: their records are of the old
+    lineages and are skipped.
     """
-    place.refuse_if_alive()
     positions = {
         At(topic, plan.partition): Committed(offset, plan.identity.text())
         for plan in plans
@@ -230,16 +220,22 @@ def rebuild(place: Place, number: int, partitions: int) -> Rebuilt:
 
 
 def _rebuilt(place: Place, number: int, partitions: int) -> Recovered:
+    """Into memory first: what the changelog cannot restore must not be wiped."""
     token = secrets.token_bytes(16)
-    place.recovery.anchor(number)  # what cannot be restored must not be wiped
+    _insisted(replace(place.recovery, store=MemoryStore()), number, partitions, token)
     place.store.claim(number, token)
     place.store.wipe(number, token)
-    for _ in range(10):
+    return _insisted(place.recovery, number, partitions, token)
+
+
+def _insisted(recovery: Recovery, number: int, partitions: int, token: bytes) -> Recovered:
+    """Markers of a transaction land one by one, so what is committed may not be readable at once."""
+    for _ in range(ATTEMPTS - 1):
         try:
-            return place.recovery.recover(number, partitions, token)
-        except Retry as error:
-            last = error
-    raise last
+            return recovery.recover(number, partitions, token)
+        except Retry:
+            time.sleep(0.5)
+    return recovery.recover(number, partitions, token)
 
 
 def positions_of(reader: Reader, topic: str) -> dict[At, tuple[int, int]]:

@@ -1,140 +1,30 @@
-"""The operators' commands: topics, doctor, state, reset, rebuild and resume. Dead letters have a file of their own.
-
-Exit codes of them all: 0 fine, 1 problems found or refused, 2 wrong use or something unreachable.
-"""
+"""``gforce doctor``, ``state``, ``reset``, ``rebuild`` and ``resume``, and the registration of them all."""
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from . import config as configuration
 from .commands import ConfigFile
-from .config import Config, ConfigErrors
-from .config_tenants import NO_SEED
-from .config_values import Duration
-
-CODES = "\n\nExit codes: 0 fine, 1 problems found or refused, 2 wrong use or unreachable."
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
-
-topics = typer.Typer(
-    name="topics", help="Create the topics, or check those that exist. Names come from \\[topics].", no_args_is_help=True
-)
+from .dead_letter_commands import app as dead_letters
+from .operator_options import CODES, AsJson, DryRun, Yes, agreed, loaded
+from .topic_commands import app as topics
 
 
-def loaded(path: Path | None) -> tuple[Config, str | None]:
-    """The configuration for commands that decide nothing: a missing seed is no obstacle, but is told."""
-    environment = dict(os.environ)
-    try:
-        return configuration.load(path, environment), None
-    except ConfigErrors as wrong:
-        if not all(NO_SEED in problem for problem in wrong.problems):
-            raise
-        environment["GFORCE_PROCESSING__SEED"] = secrets.token_hex(32)
-        return configuration.load(path, environment), wrong.problems[0]
-
-
-def milliseconds(text: str) -> int:
-    """A duration as people write it.
-
-    >>> milliseconds("90d")
-    7776000000
-    """
-    try:
-        return int(Duration.read(int(text) if text.isdigit() else text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def agreed(question: str, yes: bool, as_json: bool) -> None:
-    """Go on only if a person says so; 1 if not."""
-    if yes:
+def _refuse_if_alive(place: Any) -> None:
+    members = place.group.members()
+    if not members:
         return
-    if as_json:
-        raise typer.BadParameter("with --json nobody can be asked: add --yes")
-    if not typer.confirm(question):
-        raise typer.Exit(1)
-
-
-def _report(title: str, found: Sequence[Any], as_json: bool) -> None:
-    from . import operator_output as output
-
-    if as_json:
-        output.document({"findings": found})
-    else:
-        output.findings(title, found)
-    if any(one.level == "problem" for one in found):
-        raise typer.Exit(1)
-
-
-@topics.command("create", epilog=CODES)
-def create(
-    config: ConfigFile = None,
-    partitions: Annotated[
-        int, typer.Option(min=1, help="Of every topic. It bounds the number of processes and cannot grow later.")
-    ] = 4,
-    replication: Annotated[int, typer.Option(help="Replicas; -1 is the broker's default. Use 3 in production.")] = -1,
-    retention: Annotated[
-        str,
-        typer.Option(
-            help='Of requests, feedback, decisions, dead letters and alerts: "365d", or "forever". An audit reaches '
-            "back as far as the inputs do. The journal and the changelog are always kept."
-        ),
-    ] = "forever",
-    as_json: AsJson = False,
-) -> None:
-    """Create the topics that do not exist yet, as the processor needs them.
-
-    Those that exist are left as they are; `gforce topics check` says whether they will do.
-    """
-    from processor.adapters.kafka_admin import create_topics
-
-    from . import operator_output as output
-    from .assembly import client_properties, topics_of
-    from .topic_plans import FOR_EVER, wanted
-
-    settings, _ = loaded(config)
-    kept = FOR_EVER if retention == "forever" else milliseconds(retention)
-    plans = wanted(topics_of(settings), partitions, replication, kept)
-    created = create_topics(client_properties(settings), plans)
-    if as_json:
-        output.document({"created": created, "existed": [one.name for one in plans if one.name not in created]})
-        return
-    rows = [(one.name, "created" if one.name in created else "existed", *_shape(one)) for one in plans]
-    output.table("Topics", ("topic", "", "partitions", "configuration"), rows)
-
-
-def _shape(topic: Any) -> tuple[str, str]:
-    return str(topic.partitions), " ".join(f"{name}={value}" for name, value in topic.configs.items())
-
-
-@topics.command("check", epilog=CODES)
-def check(config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Check that the topics exist and are kept as the contract needs.
-
-    Counts must be equal for requests, feedback, journal and changelog. The last records of both inputs are looked at:
-    do they sit where Java's partitioner (murmur2) puts their key? Records that do not become dead letters.
-    """
-    from processor.adapters.kafka_admin import describe_topics
-
-    from .assembly import client_properties
-    from .operations import opened
-    from .topic_plans import examined, partitioners
-
-    settings, _ = loaded(config)
-    with opened(settings) as place:
-        there = describe_topics(client_properties(settings), settings.topics.full().values())
-        found = [*examined(place.topics, there), *partitioners(place.topics, place.reader)]
-    _report("Topics", found, as_json)
+    kafka = place.config.kafka
+    typer.echo(
+        f'in the group "{kafka.group}" are still {", ".join(members)}: stop them first. A stopped processor counts '
+        f"until its session has timed out ({kafka.session_timeout_ms / 1_000:g} s).",
+        err=True,
+    )
+    raise typer.Exit(1)
 
 
 def doctor(
@@ -158,13 +48,15 @@ def doctor(
     settings, seed_missing = loaded(config)
     with opened(settings) as place:
         found = diagnosis.examine(place, seed_missing)
-        unreachable = any(one.what in ("Kafka", "Redis") and one.level == "problem" for one in found)
-        told = [] if unreachable else diagnosis.foresights(place)
+        unreachable = diagnosis.unreachable(found, "Kafka", "Redis")
+        blind = unreachable or diagnosis.unreachable(found, "topics")
+        told = [] if blind else diagnosis.foresights(place)
     if as_json:
         output.document({"findings": found, "partitions": told})
     else:
         output.findings("Doctor", found)
-        output.forecasts(told)
+        if told:
+            output.forecasts(told)
     if unreachable:
         raise typer.Exit(2)
     if any(one.level == "problem" for one in found) or any(one.action == "refuse" for one in told):
@@ -222,7 +114,7 @@ def reset(
     offsets.retention.minutes (seven days): with the group's offsets the reset itself would expire.
     """
     from . import operator_output as output
-    from .operations import Alive, opened, plan_reset
+    from .operations import opened, plan_reset
     from .operations import reset as carry_out
 
     settings, _ = loaded(config)
@@ -231,12 +123,9 @@ def reset(
         if not as_json:
             output.resets(plans)
         if not dry_run:
+            _refuse_if_alive(place)
             agreed(f'Forget all state of the group "{settings.kafka.group}"?', yes, as_json)
-            try:
-                carry_out(place, plans)
-            except Alive as alive:
-                typer.echo(f"{alive}", err=True)
-                raise typer.Exit(1) from None
+            carry_out(place, plans)
     if as_json:
         output.document({"done": not dry_run, "partitions": plans})
     else:
@@ -256,7 +145,7 @@ def rebuild(
     a running processor notices, stops using what it has and restores the partition itself.
     """
     from . import operator_output as output
-    from .operations import Alive, opened
+    from .operations import opened
     from .operations import rebuild as carry_out
 
     settings, _ = loaded(config)
@@ -264,12 +153,8 @@ def rebuild(
         partitions = place.partitions()
         if partition is not None and partition >= partitions:
             raise typer.BadParameter(f"there are {partitions} partitions, 0 to {partitions - 1}")
-        try:
-            if not force:
-                place.refuse_if_alive()
-        except Alive as alive:
-            typer.echo(f"{alive}", err=True)
-            raise typer.Exit(1) from None
+        if not force:
+            _refuse_if_alive(place)
         agreed("Wipe the state in Redis and restore it from Kafka?", yes, as_json)
         chosen = range(partitions) if partition is None else [partition]
         done = [carry_out(place, number, partitions) for number in chosen]
@@ -306,8 +191,6 @@ def resume(
 
 def register(app: typer.Typer) -> None:
     """Add the operators' commands to ``gforce``."""
-    from .dead_letter_commands import app as dead_letters
-
     app.add_typer(topics)
     for command in (doctor, state, reset, rebuild, resume):
         app.command(epilog=CODES)(command)

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from processor.core.identity import Identity
+from processor.core.learner import IN_FORCE
 
 from .dead_letters import Letter, Summary
 from .operations import Forecast, Rebuilt, Reset
@@ -82,7 +83,7 @@ def tenant(state: TenantState) -> None:
     say(f"partition: {state.pending} decisions wait for a label, {state.parked} labels for a request")
     labels = [f'labels "{label}"' for label in state.labels]
     errors = [f'error on "{label}"' for label in state.labels]
-    force = next(iter(state.by_policy.values()))
+    force = state.by_policy[IN_FORCE]
     rows = [
         (
             escape(group),

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from .assembly import tick, worker_of
 from .config import Config
@@ -31,8 +32,9 @@ class Service:
         self._stop = threading.Event()
         self._resumes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._status = Status()
+        self._turned = time.monotonic()
         self._worker = make_worker(config, self._notify)
-        self._http = HttpServer(config.http.host, config.http.port, lambda: self._status, self._resumes.put)
+        self._http = HttpServer(config.http.host, config.http.port, self._current, self._resumes.put)
 
     def stop(self) -> None:
         self._stop.set()
@@ -56,12 +58,22 @@ class Service:
         looked = 0.0
         while not self._stop.is_set():
             self._worker.run_once()
+            self._turned = time.monotonic()
             while not self._resumes.empty():
                 self._worker.resume(self._resumes.get())
             if time.monotonic() - looked >= STATUS_EVERY:
                 looked = time.monotonic()
                 self._status = status_of(self._worker, tick(), self._config.processing.stall_seconds, True)
                 stalled = self._report_stalls(stalled)
+
+    def _current(self) -> Status:
+        """The latest status; a loop that hangs in a call cannot say so itself."""
+        silent = time.monotonic() - self._turned
+        if silent <= self._config.processing.stall_seconds:
+            return self._status
+        why = f"the loop has not turned for {silent:.0f} s"
+        stalled = (replace(p, state="stalled", trouble=why) for p in self._status.partitions)
+        return replace(self._status, ready=False, partitions=tuple(stalled))
 
     def _report_stalls(self, known: set[int]) -> set[int]:
         now = {p.number: p for p in self._status.partitions if p.state == "stalled"}

@@ -91,4 +91,5 @@ def _tenants(owned: Owned) -> list[TenantStatus]:
             tally=dict(tenant.tally),
         )
         for tenant in owned.partition.tenants.values()
+        if tenant.learner.state.axes.groups and tenant.learner.state.axes.experts  # else only labels came yet
     ]

@@ -13,6 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from processor import __version__
+from processor.adapters.codec import Codec, raw_of
 from processor.adapters.log import (
     At,
     Committed,
@@ -111,6 +112,8 @@ class Owned:
     """how large that snapshot was"""
     snapshot: Snapshot | None = None
     broken: bool = False
+    resumed: bool = False
+    """a person said go on, and no stretch of mostly good records has come since"""
     trouble: str = ""
 
     @property
@@ -166,12 +169,13 @@ class Worker:
         wall: Callable[[], int],
         tick: Callable[[], int],
         entropy: Callable[[int], bytes],
+        codec: Codec | None = None,
         trim: Callable[[At, int], None] = lambda at, offset: None,
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
         self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
-        self.trim = trim
+        self.trim, self.codec = trim, codec
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
         self._assigned: set[At] = set()
@@ -186,7 +190,13 @@ class Worker:
 
     def run_once(self, timeout: float = 0.05) -> bool:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
-        self._take(self.input.poll(self.pace.most_records, timeout))
+        try:
+            self._take(self.input.poll(self.pace.most_records, timeout))
+        except (Retry, Fenced) as error:
+            # What was lost the listener has been told; a broker that is away comes back.
+            self.totals["polls_failed"] += 1
+            for owned in self.owned.values():
+                owned.trouble = str(error)
         if not self._open_output():
             return False
         self._recover()
@@ -211,7 +221,7 @@ class Worker:
         owned = self.owned.get(number)
         if owned is None or not owned.broken:
             return False
-        owned.broken, owned.seen, owned.garbage = False, 0, 0
+        owned.broken, owned.resumed, owned.seen, owned.garbage = False, True, 0, 0
         self._forget(owned, "resumed")
         return True
 
@@ -269,7 +279,7 @@ class Worker:
                 continue
             try:
                 self._recover_one(owned)
-            except (Retry, StoreError) as error:
+            except (Retry, Fenced, StoreError) as error:
                 if isinstance(error, StoreUnusable):
                     raise
                 owned.retry_at = self.tick() + self.pace.retry_after
@@ -338,9 +348,15 @@ class Worker:
     def _prepare(self, owned: Owned) -> Batch | None:
         """Read what the batch needs from the store, at exactly the state before it, and step."""
         assert owned.partition is not None
+        if not self._knows_the_time(owned):
+            return None
         now = self.wall()
         owned.idle_at = self.tick()
-        raws, positions = self._raws(owned)
+        try:
+            raws, positions = self._raws(owned)
+        except Retry as error:
+            owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
+            return None
         clock = self._clock(owned, now)
         partition = owned.partition
         asked = decode(raws, owned.number, partition.partitions, now, self.terms, set())
@@ -382,9 +398,20 @@ class Worker:
         raws, positions = [], dict(owned.positions)
         for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True):
             for record in owned.buffer.get(topic, ()):
-                raws.append(Raw(source, record.offset, record.timestamp, record.key, record.value, record.headers))
+                raws.append(raw_of(source, record, self.codec))
                 positions[topic] = record.offset + 1
         return raws, positions
+
+    def _knows_the_time(self, owned: Owned) -> bool:
+        """Whether every input has shown a record or its end since the recovery.
+
+        Before that the clock would be that of the last batch, or zero for a new partition: whatever is decided or
+        parked would be due as of then, and expire as soon as the clock catches up.
+        """
+        return all(
+            owned.buffer.get(topic) or topic in owned.last_timestamp or self.input.ended(At(topic, owned.number))
+            for topic in self.topics.inputs
+        )
 
     def _clock(self, owned: Owned, now: int) -> int:
         """The time of the slower input; the wall clock only where both have been read to their end.
@@ -417,7 +444,10 @@ class Worker:
         owned.garbage += asked.garbage
         if owned.seen < self.pace.breaker_records:
             return False
-        if owned.garbage <= owned.seen * self.pace.breaker_share:
+        mostly_good = owned.garbage <= owned.seen * self.pace.breaker_share
+        if mostly_good or owned.resumed:
+            # After a resume the backlog that tripped it is still to be read; good records arm it again.
+            owned.resumed = owned.resumed and not mostly_good
             owned.seen = owned.garbage = 0
             return False
         owned.broken = True
@@ -509,7 +539,7 @@ class Worker:
 
     def _range(self, owned: Owned, raws: list[Raw], source: str, topic: str, positions: dict[str, int]) -> Range:
         mine = [raw for raw in raws if raw.source == source]
-        hashes = hashes_text(record_hash(raw.key, raw.value, raw.timestamp) for raw in mine)
+        hashes = hashes_text(record_hash(raw.key, raw.received, raw.timestamp) for raw in mine)
         return Range(owned.positions[topic], positions[topic], len(mine), hashes)
 
     # The transaction
@@ -543,7 +573,8 @@ class Worker:
     def _send(self, output: Output, batch: Batch) -> None:
         number, outcome = batch.owned.number, batch.outcome
         for made in outcome.decisions:
-            output.send(At(self.topics.decisions, -1), made.tenant.encode(), made.value, made.headers)
+            value = self.codec.from_json(self.topics.decisions, made.value) if self.codec else made.value
+            output.send(At(self.topics.decisions, -1), made.tenant.encode(), value, made.headers)
         for letter in outcome.dead_letters:
             self._send_dead_letter(output, number, letter)
         key = str(number).encode()
@@ -555,7 +586,7 @@ class Worker:
         raw = letter.raw
         source = self.topics.requests if raw.source == REQUESTS else self.topics.feedback
         value, headers = (
-            raw.value,
+            raw.received,
             [
                 ("gforce.reason", str(letter.reason).encode()),
                 ("gforce.detail", letter.detail.encode()),
@@ -613,7 +644,7 @@ class Worker:
             output = self._make_output()
             try:
                 output.open()
-            except Retry:
+            except (Retry, Fenced):
                 output.close()
                 self._open_at = self.tick() + self.pace.retry_after // 10
             else:

@@ -89,7 +89,6 @@ def _run(
         player.stop()
         fleet.kill_all()
     report.done |= {**havoc.done, "processor starts": fleet.starts, "after SIGCONT": havoc.fence_figures}
-    report.seen["exits"] = [f"{e.name} code {e.code} after {e.up_for} s: {e.last_words[-300:]}" for e in fleet.exits]
     report.seen["took, s"] = round(time.monotonic() - began)
     return report
 

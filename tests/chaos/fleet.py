@@ -21,6 +21,8 @@ from tests.servers.redis_server import free_port
 from .world import World
 
 GFORCE = Path(sys.executable).with_name("gforce")
+STARTING = 25.0
+"""seconds a process may need to find its servers"""
 FENCES = ("fenced_by_kafka", "fenced_by_store", "partitions_lost")
 _COUNTER = re.compile(r"^gforce_(\w+)_total ([0-9.e+]+)$", re.MULTILINE)
 
@@ -33,6 +35,11 @@ class Exit:
     code: int
     up_for: float
     last_words: str
+    excused: bool
+    """it was starting while a server was away: whoever supervises it starts it again"""
+
+    def __str__(self) -> str:
+        return f"{self.name} ended with {self.code} after {self.up_for} s: {self.last_words[-400:]}"
 
 
 @dataclass
@@ -134,6 +141,8 @@ class Fleet:
             for i in range(count)
         ]
         self.exits: list[Exit] = []
+        self.outages: list[tuple[float, float]] = []
+        """when a server was away"""
         self.starts = 0
         self._due: dict[str, float] = {}
 
@@ -153,12 +162,17 @@ class Fleet:
         """Start what is due; note what ended by itself, and start it again after a second, as a supervisor would."""
         for member in self.members:
             if member.process is not None and not member.alive:
-                up_for = time.monotonic() - member.started
-                self.exits.append(Exit(member.name, member.process.returncode, round(up_for, 1), _tail(member.log)))
+                self.exits.append(self._exit(member, member.process.returncode))
                 member.process = None
                 self.start_later(member, 1.0)
             if self._due.get(member.name, float("inf")) <= time.monotonic():
                 self.start(member)
+
+    def _exit(self, member: Processor, code: int) -> Exit:
+        now = time.monotonic()
+        starting = now - member.started < STARTING
+        away = any(began <= now and member.started <= ended + 1.0 for began, ended in self.outages)
+        return Exit(member.name, code, round(now - member.started, 1), _tail(member.log), starting and away)
 
     def look(self) -> dict[str, dict[int, dict[str, Any]]]:
         return {member.name: member.look() for member in self.members}

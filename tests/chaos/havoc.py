@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
 from tests.servers.redis_server import RedisCluster, RedisServer
 
-from .fleet import Fleet, Processor
+from .fleet import FENCES, Fleet, Processor
 from .world import World
 
 KILL, BROKER, REDIS, FLUSH, FREEZE = "processor SIGKILL", "broker SIGKILL", "Redis SIGKILL", "FLUSHALL", "SIGSTOP"
@@ -123,22 +124,30 @@ class Havoc:
         self._fleet.start_later(victim, pause)
 
     def _kill_broker(self) -> None:
-        self._world.broker.kill()
-        time.sleep(self._rng.uniform(0.5, 3.0))
-        self._world.broker.start()
+        with self._outage():
+            self._world.broker.kill()
+            time.sleep(self._rng.uniform(0.5, 3.0))
+            self._world.broker.start()
 
     def _kill_redis(self) -> None:
         redis = self._world.redis
         pause = self._rng.uniform(0.2, 3.0)
-        if isinstance(redis, RedisCluster):
-            node: RedisServer = redis.owner(f"{{gforce:{self._rng.randrange(4)}}}:meta")
-            redis.kill(node)
-            time.sleep(pause)
-            redis.restart(node)
-            return
-        redis.kill()
-        time.sleep(pause)
-        redis.restart()
+        with self._outage():
+            if isinstance(redis, RedisCluster):
+                node: RedisServer = redis.owner(f"{{gforce:{self._rng.randrange(4)}}}:meta")
+                redis.kill(node)
+                time.sleep(pause)
+                redis.restart(node)
+            else:
+                redis.kill()
+                time.sleep(pause)
+                redis.restart()
+
+    @contextlib.contextmanager
+    def _outage(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._fleet.outages.append((began, time.monotonic()))
 
     # The zombie
 
@@ -183,8 +192,5 @@ class Havoc:
         if not frozen.fenced:
             how = "it had ended" if not same else "none of its counters of fences grew"
             self.problems.append(f"the processor that was stopped was not seen to be fenced after waking: {how}")
-        self.fence_figures = {
-            name: frozen.victim.totals[name] for name in sorted(frozen.victim.totals) if "fenced" in name
-        }
-        self.fence_figures["partitions_lost"] = frozen.victim.totals["partitions_lost"]
+        self.fence_figures = {name: frozen.victim.totals[name] for name in FENCES}
         self._say(f"woken processor: {self.fence_figures}")

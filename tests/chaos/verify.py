@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeVar
 
 from processor.adapters.store import Store
 from processor.core.journal import JournalRecord
@@ -16,6 +19,8 @@ from .replay import Differs, Replay
 from .topics import Contents, read_all
 from .workload import Expected
 from .world import PARTITIONS, World
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass
@@ -37,7 +42,7 @@ class Verdict:
         if found != wanted:
             self.differences.append(f"{what}: {found}, and it should be {wanted}")
 
-    def same_counts(self, what: str, found: Counter[str] | Counter[tuple[str, ...]], wanted: Counter) -> None:  # type: ignore[type-arg]
+    def same_counts(self, what: str, found: Counter[Key], wanted: Counter[Key]) -> None:
         """Both ways round, with a few examples."""
         for word, less, more in (("missing", found, wanted), ("too many", wanted, found)):
             wrong = more - less
@@ -63,12 +68,12 @@ def verify(world: World, expected: Expected, until: float | None = None) -> Verd
     for number in range(PARTITIONS):
         times = [JournalRecord.decode(seen.value).now / 1000 for seen in contents.of(topics.journal, number)]
         inside = [t for t in times if until is None or t <= until]
-        verdict.longest_gap[number] = max((b - a for a, b in zip(inside, inside[1:], strict=False)), default=0.0)
+        verdict.longest_gap[number] = max((b - a for a, b in pairwise(inside)), default=0.0)
     return verdict
 
 
 def _check_decisions(verdict: Verdict, contents: Contents, topic: str, expected: Expected) -> None:
-    made: Counter[tuple[str, ...]] = Counter()
+    made: Counter[tuple[str, str, str]] = Counter()
     for _, seen in contents.all(topic):
         decision = json.loads(seen.value)
         made[decision["tenant"], decision["decision_id"], decision["group"]] += 1
@@ -78,12 +83,12 @@ def _check_decisions(verdict: Verdict, contents: Contents, topic: str, expected:
 
 
 def _check_dead_letters(verdict: Verdict, contents: Contents, topic: str, expected: Expected) -> None:
-    found: Counter[tuple[str, ...]] = Counter()
+    found: Counter[tuple[str, str, bytes]] = Counter()
     places: Counter[tuple[str, ...]] = Counter()
     reasons: Counter[str] = Counter()
     for _, seen in contents.all(topic):
         headers = {name: (value or b"").decode() for name, value in seen.headers}
-        found[headers["gforce.reason"], headers["gforce.topic"], seen.value] += 1  # type: ignore[index]
+        found[headers["gforce.reason"], headers["gforce.topic"], seen.value] += 1
         places[headers["gforce.topic"], headers["gforce.partition"], headers["gforce.offset"]] += 1
         reasons[headers["gforce.reason"]] += 1
     verdict.dead_letters = dict(sorted(reasons.items()))
@@ -114,8 +119,8 @@ def _check_state(verdict: Verdict, world: World, contents: Contents, store: Stor
 
 
 def _check_counters(verdict: Verdict, where: str, partitions: list[Partition], expected: Expected) -> None:
-    decided: Counter[tuple[str, ...]] = Counter()
-    joined: Counter[tuple[str, ...]] = Counter()
+    decided: Counter[tuple[str, str]] = Counter()
+    joined: Counter[tuple[str, str, str]] = Counter()
     for tenant in _tenants(partitions):
         axes, counters = tenant.learner.state.axes, tenant.learner.counters()
         for g, group in enumerate(axes.groups):

@@ -15,6 +15,8 @@ from producers.synthetic import paper_population
 
 REQUESTS, FEEDBACK = "requests", "feedback"
 GROUPS, LABELS = ("A", "B"), ("false", "true")
+DELAY = Delay.parse("uniform:200-15000,lost:0.05")
+"""milliseconds"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Mix:
 
     early: float = 0.05
     early_by: float = 3.0
-    delay: Delay = Delay.parse("uniform:200-15000,lost:0.05")
+    delay: Delay = DELAY
     duplicated: float = 0.02
     contradicting: float = 0.01
     unknown: float = 0.01

@@ -62,7 +62,7 @@ class World:
             self.broker.start()
             self.redis.start()
             self._write_config()
-            names = [name for name in vars(topics_of(self.config)).values()]
+            names = list(vars(topics_of(self.config)).values())
             create_topics({"bootstrap.servers": self.broker.bootstrap}, [Topic(name, PARTITIONS) for name in names])
         except BaseException:
             self._stop()

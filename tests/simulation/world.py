@@ -204,14 +204,19 @@ class World:
 
     def run(self) -> None:
         """Trouble for a while, then calm until all is processed, then the oracle."""
-        for process in self.processes:
-            self._start(process)
-        for step in range(self.steps):
-            self.now += self.rng.randrange(1, 25)
-            self._feed(step)
-            self._trouble()
-            self._turn()
-        self._settle_down()
+        try:
+            for process in self.processes:
+                self._start(process)
+            for step in range(self.steps):
+                self.now += self.rng.randrange(1, 25)
+                self._feed(step)
+                self._trouble()
+                self._turn()
+            self._settle_down()
+        finally:
+            for process in self.processes:  # a greenlet that waits for ever keeps its whole world in memory
+                if process.let is not None and process.at != "start":
+                    self._throw(process)
         Oracle(self.broker, self.store, TOPICS, TERMS, PARTITIONS).check(self.workload)
 
     def _feed(self, step: int) -> None:

@@ -178,6 +178,8 @@ def test_a_variable_with_one_underscore_too_few_is_refused() -> None:
         ("[kafka.properties]\n'group.id' = 'x'", "group.id is not yours to set: set kafka.group"),
         ("[kafka.consumer_properties]\nisolation.level = 'x'", "isolation.level is not yours to set"),
         ("[kafka.properties]\na = [1]", "a: expected a string, a number or a boolean, got an array"),
+        ("[avro]\nregistry = 'registry:8081'", "avro: registry: expected a URL that starts with http:// or https://"),
+        ("[avro.properties]\nmax_retries = 1", "avro: properties.max_retries: names have dots and no underscores"),
         ("[topics]\njournal = 'requests'", 'two topics have the name "requests"'),
         ("[topics]\nprefix = 'a b'", '"a brequests" cannot be the name of a topic'),
         ("[redis]\nurl = 'http://x'", "redis.url: expected a URL that starts with redis://"),
@@ -285,6 +287,26 @@ def test_a_bad_seed_is_refused_without_being_quoted() -> None:
     (found,) = problems_of(None, {"GFORCE_PROCESSING__SEED": HUNTER})
     assert "not hexadecimal" in found
     assert HUNTER not in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[avro]\nregistry = 'https://me:{HUNTER}@registry'",
+        f"[avro]\nproperties.proxy = 'http://me:{HUNTER}@proxy'",
+        f"[avro]\nproperties.basic_auth_user_info = 'me:{HUNTER}'",
+    ],
+)
+def test_a_secret_where_it_would_print_is_refused_without_being_quoted(file: Any, text: str) -> None:
+    (found,) = problems_of(file(text))
+    assert "avro: " in found
+    assert HUNTER not in found
+
+
+def test_the_registry_s_properties_can_come_from_one_variable() -> None:
+    table = '{ "basic.auth.user.info" = "me:0123", "timeout" = 2 }'
+    config = load(None, {**SEEDED, "GFORCE_AVRO__REGISTRY": "http://r:8081", "GFORCE_AVRO__PROPERTIES": table})
+    assert config.avro.properties.reveal() == {"basic.auth.user.info": "me:0123", "timeout": "2"}
 
 
 def test_no_master_seed_is_needed_when_every_tenant_has_its_own(file: Any) -> None:
@@ -416,6 +438,8 @@ _PROPERTIES = [
         f"[redis]\nurl = 'redis://me:a?{HUNTER}@h:1/0'",
         *(f"[kafka.properties]\n'{name}' = '{HUNTER}'" for name in _PROPERTIES),
         f"[kafka.producer_properties]\nsasl.password = '{HUNTER}'",
+        f"[avro.properties]\n'basic.auth.user.info' = 'me:{HUNTER}'",
+        f"[avro.properties]\nbearer.auth.token = '{HUNTER}'",
     ],
 )
 def test_a_secret_never_prints(file: Any, text: str) -> None:

@@ -1,0 +1,146 @@
+"""``gforce produce``: fill the inputs with a stream, to try things or to put load on them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from processor.runtime.commands import ConfigFile
+from processor.runtime.operator_options import CODES, AsJson
+
+app = typer.Typer(
+    name="produce",
+    help="Produce requests and late labels into the topics of the configuration.",
+    no_args_is_help=True,
+)
+
+Rate = Annotated[float, typer.Option(min=0.0, help="Cases per second; 0 is as fast as possible.")]
+LabelDelay = Annotated[
+    str,
+    typer.Option(
+        help="When labels come, in milliseconds: none, fixed:3000, uniform:0-2000 or geometric:500. With --rate 0 "
+        "only the order follows from it, as if 1000 cases came in a second."
+    ),
+]
+Share = typer.Option(min=0.0, max=1.0)
+Lost = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of labels that never come.")]
+Repeated = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests and labels sent twice.")]
+Contradicting = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Share of labels followed by the other label: dead letters.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same cases.")]
+Run = Annotated[str | None, typer.Option("--run", help="Start of every decision id. [default: at random]")]
+
+
+@app.command("synthetic", epilog=CODES)
+def synthetic(
+    config: ConfigFile = None,
+    count: Annotated[int, typer.Option(min=1, help="How many cases.")] = 10_000,
+    rate: Rate = 0.0,
+    tenants: Annotated[int, typer.Option(min=1, help="tenant-0 and on.")] = 4,
+    groups: Annotated[int, typer.Option(min=1, max=32, help="A, B, … of falling size and base rate.")] = 2,
+    experts: Annotated[int, typer.Option(min=1, max=64, help="Each good at one group and label.")] = 4,
+    delay: LabelDelay = "geometric:500",
+    lost: Lost = 0.0,
+    duplicates: Repeated = 0.0,
+    contradicting: Contradicting = 0.0,
+    seed: Seed = 1,
+    run: Run = None,
+    as_json: AsJson = False,
+) -> None:
+    """A synthetic population whose experts are each good at one group and label: the paper's, with more of all.
+
+    Labels are "false" and "true", as in [tenants.default]. Records carry the tenant as key and go where Java's
+    partitioner puts it.
+    """
+    from .stream import population, synthetic_cases
+
+    cases = synthetic_cases(population(groups, experts), tenants, count, seed)
+    traffic = _traffic(run, rate, delay, lost, duplicates, contradicting, seed)
+    _produce(config, cases, count, traffic, as_json)
+
+
+@app.command("dataset", epilog=CODES)
+def dataset(
+    name: Annotated[str, typer.Argument(help="adult, compas or german.")],
+    data_dir: Annotated[Path, typer.Option(help="Folder with the files as their authors publish them.")],
+    config: ConfigFile = None,
+    count: Annotated[int | None, typer.Option(min=1, help="At most so many cases. [default: the paper's]")] = None,
+    tenant: Annotated[str | None, typer.Option(help="[default: the data set's name]")] = None,
+    rate: Rate = 0.0,
+    delay: LabelDelay = "geometric:500",
+    lost: Lost = 0.0,
+    duplicates: Repeated = 0.0,
+    contradicting: Contradicting = 0.0,
+    seed: Seed = 1,
+    run: Run = None,
+    as_json: AsJson = False,
+) -> None:
+    """A real data set: five experts are trained on one part and asked about the rest, case by case.
+
+    The favourable or predicted class is "true". Needs the experiments extra: pip install "gforce\\[experiments]".
+    """
+    from processor.experiments.experts import EXPERTS, predictions
+
+    from .datasets import load
+    from .stream import cases
+
+    data = load(name, data_dir)
+    split = predictions(data, seed)
+    total = min(count or len(split.label), len(split.label))
+    groups = [data.group_names[index] for index in split.group[:total]]
+    stream = cases([tenant or name] * total, groups, split.label[:total], split.predictions[:total], list(EXPERTS))
+    traffic = _traffic(run, rate, delay, lost, duplicates, contradicting, seed)
+    _produce(config, stream, total, traffic, as_json)
+
+
+def _traffic(
+    run: str | None, rate: float, delay: str, lost: float, repeated: float, contradicting: float, seed: int
+) -> Any:
+    from .delays import Delay
+    from .stream import Traffic
+
+    late = Delay.parse(delay)
+    return Traffic(
+        run=run or secrets.token_hex(4),
+        rate=rate,
+        delay=replace(late, lost=lost) if lost else late,
+        repeated=repeated,
+        contradicting=contradicting,
+        seed=seed,
+    )
+
+
+def _produce(config: Path | None, stream: Iterable[Any], total: int, traffic: Any, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from processor.adapters.kafka_sender import KafkaSender
+    from processor.runtime.assembly import client_properties, topics_of
+    from processor.runtime.operator_options import loaded
+    from processor.runtime.operator_output import document, say
+
+    from .stream import Event, play, scheduled
+
+    settings, _ = loaded(config)
+    topics = topics_of(settings)
+    sender = KafkaSender(client_properties(settings, settings.kafka.producer_properties.reveal()))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        cases = progress.add_task("requests", total=total)
+
+        def sent(event: Event) -> None:
+            if event.kind == "request":
+                progress.advance(cases)
+
+        names = {"requests": topics.requests, "feedback": topics.feedback}
+        counts = play(scheduled(stream, traffic), sender, names, traffic.rate > 0, sent)  # type: ignore[arg-type]
+    if as_json:
+        document({"run": traffic.run, **counts})
+    else:
+        say(f"{traffic.run}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))

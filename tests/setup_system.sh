@@ -1,0 +1,40 @@
+#!/bin/sh
+# What the tests on real servers need, on Debian and Ubuntu as root: Java and Maven (Kafka), redis-server, kcat.
+# Installs only what is missing. Elsewhere it does nothing: the tests then say what did not run and how to get it.
+set -eu
+
+[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || exit 0
+
+missing=""
+need() { # program, package
+  command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+
+java_package() { # the first of the two that this release has
+  for package in openjdk-17-jre-headless openjdk-21-jre-headless; do
+    if apt-cache show "$package" >/dev/null 2>&1; then echo "$package"; return; fi
+  done
+  echo default-jre-headless
+}
+
+# A broker elsewhere, or jars of an earlier run, need no Maven; a Docker engine needs neither.
+if [ -z "${KAFKA_BOOTSTRAP:-}" ] && ! docker version >/dev/null 2>&1; then
+  need java JAVA
+  need mvn maven
+fi
+command -v valkey-server >/dev/null 2>&1 || [ -n "${GFORCE_REDIS_URL:-}" ] || need redis-server redis-server
+need kcat kcat
+[ -n "$missing" ] || exit 0
+
+export DEBIAN_FRONTEND=noninteractive
+# Runlevel 1: Debian would start a redis-server of its own on port 6379, and the tests start theirs.
+export RUNLEVEL=1
+log=$(mktemp)
+# A machine without network goes on: the tests say what did not run, and with CI set they fail.
+quietly() { "$@" >"$log" 2>&1 || { echo "$* failed:" >&2; tail -n 20 "$log" >&2; rm -f "$log"; exit 0; }; }
+quietly apt-get update -qq
+case "$missing" in *JAVA*) missing=$(echo "$missing" | sed "s/JAVA/$(java_package)/") ;; esac
+echo "installing for the tests:$missing"
+# shellcheck disable=SC2086
+quietly apt-get install -y -qq --no-install-recommends $missing
+rm -f "$log"
