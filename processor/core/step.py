@@ -169,7 +169,7 @@ class _Step:
                 tenant = self._labelling_tenant(raw, event)
                 if tenant is None:
                     continue
-                until = self._slot(self.clock + tenant.rules.parking)
+                until = self._slot(max(self.clock, self._time(raw)) + tenant.rules.parking)
                 label = number_of(tenant.names.labels, event.label)
                 self._set(key, Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b""))
                 self._wait(key, until)
@@ -227,7 +227,7 @@ class _Step:
         joined: dict[str, list[Joined]] = {}
         for (key, (raw, event, _, content)), decision in zip(fresh.items(), decisions, strict=True):
             made[raw.offset] = self._made(tenant, event, decision, raw.headers)
-            self._remember(key, tenant, decision, content, joined)
+            self._remember(key, tenant, decision, content, self._time(raw), joined)
             self._count("decisions", tenant)
             for late_raw, late_event in early.pop(key, []):
                 self._label(late_raw, late_event, key, joined)
@@ -261,11 +261,14 @@ class _Step:
         return True
 
     def _remember(
-        self, key: bytes, tenant: Tenant, decision: Decision, content: int, joined: dict[str, list[Joined]]
+        self, key: bytes, tenant: Tenant, decision: Decision, content: int, at: int, joined: dict[str, list[Joined]]
     ) -> None:
-        """Keep a decision pending; a label that was parked for it counts now."""
-        rules = tenant.rules
-        due, remove = self._slot(self.clock + rules.expiry), self._slot(self.clock + rules.horizon)
+        """Keep a decision pending; a label that was parked for it counts now.
+
+        It waits from its own time on, should the clock (that of the slower input) be behind it.
+        """
+        rules, start = tenant.rules, max(self.clock, at)
+        due, remove = self._slot(start + rules.expiry), self._slot(start + rules.horizon)
         entry = tenant.pending(decision, content, due, remove)
         parked = self.entries.get(key)
         self._set(key, entry)

@@ -114,7 +114,10 @@ def worker_of(config: Config, notify: Notify) -> Worker:
     kafka = config.kafka
     session: dict[str, str | int] = {}
     if kafka.protocol == "classic":
-        session = {"session.timeout.ms": kafka.session_timeout_ms}
+        session = {
+            "session.timeout.ms": kafka.session_timeout_ms,
+            "heartbeat.interval.ms": max(kafka.session_timeout_ms // 4, 100),
+        }
     consumer = client_properties(config, session, kafka.consumer_properties.reveal())
     producer = client_properties(config, kafka.producer_properties.reveal())
     topics = topics_of(config)

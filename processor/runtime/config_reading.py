@@ -104,7 +104,7 @@ def overlay(document: Table, environment: Mapping[str, str], problems: Problems)
 
 def _keys_of(variable: str, document: Table) -> Keys:
     keys = [key.lower() for key in variable.removeprefix(PREFIX).split(BETWEEN)]
-    if keys[0] == "kafka" and keys[1].endswith("properties") and len(keys) > 2:
+    if keys[0] in ("kafka", "avro") and keys[1].endswith("properties") and len(keys) > 2:
         # librdkafka's names have dots, which few shells allow in the name of a variable.
         return (*keys[:2], "__".join(keys[2:]).replace("_", "."))
     tenants = document.get("tenants")
@@ -120,7 +120,7 @@ def _put(document: Table, keys: Keys, text: str) -> bool:
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
             return False
-    is_property = keys[0] == "kafka" and len(keys) == 3
+    is_property = keys[0] in ("kafka", "avro") and len(keys) == 3
     # A property is text to librdkafka: a password of digits must not become a number on the way.
     table[keys[-1]] = text if is_property else FromEnvironment(_toml(text), text)
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from hmac import compare_digest
 
 import msgspec
 import uvicorn
@@ -23,8 +24,15 @@ from .status import Status
 class HttpServer:
     """Serves what ``status`` returns; asks for partitions to be resumed through ``resume``."""
 
-    def __init__(self, host: str, port: int, status: Callable[[], Status], resume: Callable[[int], None]) -> None:
-        self._status, self._resume = status, resume
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        status: Callable[[], Status],
+        resume: Callable[[int], None],
+        token: str | None = None,
+    ) -> None:
+        self._status, self._resume, self._token = status, resume, token
         self._registry = CollectorRegistry()
         self._registry.register(StatusCollector(status))
         routes = [
@@ -70,10 +78,19 @@ class HttpServer:
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def _status_page(self, _: Request) -> Response:
+    def _allowed(self, request: Request) -> bool:
+        """Without a token everybody may; the comparison does not tell how much of a wrong one was right."""
+        given = request.headers.get("authorization", "")
+        return self._token is None or compare_digest(given.encode(), f"Bearer {self._token}".encode())
+
+    async def _status_page(self, request: Request) -> Response:
+        if not self._allowed(request):
+            return PlainTextResponse("a bearer token is needed\n", status_code=401)
         # msgspec writes a rate that nothing is known of yet (NaN) as null; JSON has no NaN, and Starlette refuses it.
         return Response(msgspec.json.encode(self._status()), media_type="application/json")
 
     async def _resume_partition(self, request: Request) -> Response:
+        if not self._allowed(request):
+            return PlainTextResponse("a bearer token is needed\n", status_code=401)
         self._resume(request.path_params["number"])
         return PlainTextResponse("asked\n", status_code=202)

@@ -191,7 +191,8 @@ class Recovery:
         except _NotContinuous as gap:
             raise Stop(
                 f"the changelog of partition {number} does not lead to batch {committed.sequence}: {gap}. Records of "
-                f"{self.topics.changelog} were deleted or altered. Recompute the state with `gforce rebuild --replay`."
+                f"{self.topics.changelog} were deleted or altered. Restore them from a copy; to go on without them use "
+                "`gforce reset`."
             ) from None
 
     def _catch_up(self, number: int, token: bytes, stored: Identity, committed: Identity) -> int:

@@ -34,7 +34,8 @@ class Service:
         self._status = Status()
         self._turned = time.monotonic()
         self._worker = make_worker(config, self._notify)
-        self._http = HttpServer(config.http.host, config.http.port, self._current, self._resumes.put)
+        token = config.http.token.reveal() if config.http.token else None
+        self._http = HttpServer(config.http.host, config.http.port, self._current, self._resumes.put, token)
 
     def stop(self) -> None:
         self._stop.set()

@@ -7,10 +7,7 @@ no transaction is ever open when partitions change hands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Sequence
 
 from processor import __version__
 from processor.adapters.codec import Codec, raw_of
@@ -32,10 +29,8 @@ from processor.adapters.log import (
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
 from processor.core.identity import Identity
 from processor.core.journal import (
-    ChangelogRecord,
     JournalRecord,
     Range,
-    changelog_parts,
     decisions_digest,
     digest,
     hashes_text,
@@ -47,107 +42,24 @@ from processor.core.step import (
     FEEDBACK,
     REQUESTS,
     Asked,
-    DeadLetter,
     Outcome,
     Raw,
     Terms,
     advanced,
     decode,
     due_slot,
-    step,
 )
 
+from .faults import step_around_faults
+from .owned import Batch, Owned, Pace, Snapshot
+from .publish import publish
 from .recovery import Recovery, Topics
 
-MAX_DEAD_LETTER = 900_000
+__all__ = ["SLOTS_PER_BATCH", "Batch", "Owned", "Pace", "Worker"]
+
 SLOTS_PER_BATCH = 16
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How often and how much; all times in milliseconds."""
-
-    commit_interval: int = 100
-    most_records: int = 5_000
-    grace: int = 1_000
-    breaker_records: int = 1_000
-    breaker_share: float = 0.5
-    retry_after: int = 500
-    snapshot_bytes: int = 8 << 20
-    """the changelog grows by at least this much, and by the size of the state, before a snapshot is taken"""
-    slice_bytes: int = 256 << 10
-    """how much of a snapshot goes along with one batch"""
-
-
-@dataclass
-class Snapshot:
-    """A copy of the state on its way into the changelog, a slice with each batch."""
-
-    cursor: bytes = b""
-    bytes: int = 0
-    start: int | None = None
-    """changelog offset of its first slice, known once that is committed"""
-
-
-@dataclass
-class Owned:
-    """A partition this process owns, from the moment both its inputs are assigned."""
-
-    number: int
-    membership: Membership
-    token: bytes
-    partition: Partition | None = None
-    positions: dict[str, int] = field(default_factory=dict)
-    buffer: dict[str, list[Record]] = field(default_factory=dict)
-    first_buffered: int | None = None
-    last_timestamp: dict[str, int] = field(default_factory=dict)
-    retry_at: int = 0
-    progress_at: int = 0
-    idle_at: int = 0
-    seen: int = 0
-    garbage: int = 0
-    since_snapshot: int = 0
-    """bytes written to the changelog since the last whole snapshot"""
-    state_bytes: int = 0
-    """how large that snapshot was"""
-    snapshot: Snapshot | None = None
-    broken: bool = False
-    resumed: bool = False
-    """a person said go on, and no stretch of mostly good records has come since"""
-    trouble: str = ""
-
-    @property
-    def ready(self) -> bool:
-        return self.partition is not None
-
-    @property
-    def buffered(self) -> int:
-        return sum(len(records) for records in self.buffer.values())
-
-
-@dataclass
-class Batch:
-    """What goes into the transaction for one partition."""
-
-    owned: Owned
-    outcome: Outcome
-    journal: JournalRecord
-    identity: Identity
-    positions: dict[str, int]
-    asked: Asked
-    seen: int
-    page: Page | None
-    """a slice of a snapshot"""
-
-    @cached_property
-    def changelog(self) -> list[ChangelogRecord]:
-        """The slice first, if there is one: what the batch itself writes comes after it."""
-        first = self.page is not None and self.owned.snapshot is not None and self.owned.snapshot.cursor == b""
-        writes = (self.page.writes if self.page else b"") + self.outcome.writes
-        identity = self.identity
-        return changelog_parts(
-            identity.lineage, identity.sequence, identity.digest, self.journal.previous, first, writes
-        )
+FULL_BUFFERS = 4
+"""A partition that cannot commit is paused once it holds this many batches."""
 
 
 class Worker:
@@ -183,6 +95,7 @@ class Worker:
         self._make_output = make_output
         self.output: Output | None = None
         self._open_at = 0
+        self._polled_at = 0
         self.input = make_input(self)
         self.recovery = Recovery(topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex())
 
@@ -190,6 +103,7 @@ class Worker:
 
     def run_once(self, timeout: float = 0.05) -> bool:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
+        self._polled_at = self.wall()
         try:
             self._take(self.input.poll(self.pace.most_records, timeout))
         except (Retry, Fenced) as error:
@@ -272,6 +186,11 @@ class Worker:
             held.append(record)
             if owned.first_buffered is None:
                 owned.first_buffered = now
+        for owned in self.owned.values():
+            for topic, held in owned.buffer.items():
+                if topic not in owned.paused and len(held) >= FULL_BUFFERS * self.pace.most_records:
+                    owned.paused.add(topic)
+                    self.input.pause([At(topic, owned.number)])
 
     def _recover(self) -> None:
         for owned in list(self.owned.values()):
@@ -295,8 +214,7 @@ class Worker:
         owned.buffer, owned.first_buffered, owned.trouble = {}, None, ""
         owned.last_timestamp = {}
         owned.progress_at = self.tick()
-        for topic in self.topics.inputs:
-            self.input.start(At(topic, owned.number), owned.positions[topic])
+        self._read_on(owned, self.topics.inputs)
         self.totals["recoveries"] += 1
         self.totals["batches_replayed"] += recovered.replayed
         self.notify(
@@ -307,6 +225,11 @@ class Worker:
                 "replayed": recovered.replayed,
             },
         )
+
+    def _read_on(self, owned: Owned, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.input.start(At(topic, owned.number), owned.positions[topic])
+        owned.paused = set()
 
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
@@ -379,8 +302,18 @@ class Worker:
             return None
         if self._breaks(owned, asked, len(raws)):
             return None
-        outcome, at_fault = self._step(partition, raws, asked, view, clock, now)
-        batch = self._batch(owned, raws, positions, outcome, asked, clock, now, at_fault)
+        outcome, poison = step_around_faults(
+            partition,
+            raws,
+            asked,
+            dict(zip(asked.ids, view.entries, strict=True)),
+            view.slabs,
+            clock,
+            now,
+            self.terms,
+            lambda error: self.notify("internal", {"partition": owned.number, "error": repr(error)}),
+        )
+        batch = self._batch(owned, raws, positions, outcome, asked, clock, now, sorted(poison))
         batch.page = page
         return batch
 
@@ -419,6 +352,7 @@ class Worker:
         The faster input's time would expire decisions whose labels still wait in the slower one.
         """
         assert owned.partition is not None
+        before = owned.partition.clock
         latest = now + self.terms.max_future
         times = []
         for topic in self.topics.inputs:
@@ -426,9 +360,10 @@ class Worker:
             if held:
                 owned.last_timestamp[topic] = min(max(record.timestamp for record in held), latest)
             if not self.input.ended(At(topic, owned.number)):
-                times.append(owned.last_timestamp.get(topic, owned.partition.clock))
-        reached = min(times) if times else now - self.pace.grace
-        return max(owned.partition.clock, reached, 0)
+                times.append(owned.last_timestamp.get(topic, before))
+        # "Ended" was true when we last polled: a process that slept since must not take the present for that moment.
+        reached = min(times) if times else self._polled_at - self.pace.grace
+        return max(before, reached, 0)
 
     def _look_up(self, owned: Owned, ids: list[bytes], clock: int) -> View:
         return self.store.look_up(owned.number, owned.token, ids, due_slot(clock, self.terms.slot), SLOTS_PER_BATCH)
@@ -455,52 +390,6 @@ class Worker:
         self.totals["breaker_trips"] += 1
         self.notify("breaker", {"partition": owned.number, "records": owned.seen, "unreadable": owned.garbage})
         return True
-
-    def _step(
-        self, partition: Partition, raws: list[Raw], asked: Asked, view: View, clock: int, now: int
-    ) -> tuple[Outcome, list[tuple[str, int]]]:
-        """Step; should that fail, find the records at fault and step without them."""
-        entries = dict(zip(asked.ids, view.entries, strict=True))
-        try:
-            return step(partition, asked, entries, view.slabs, clock, self.terms), []
-        except Exception as error:  # the boundary that keeps a partition moving
-            self.notify("internal", {"partition": partition.number, "error": repr(error)})
-        poison = self._bisect(partition, raws, entries, view, clock, now)
-        asked = decode(raws, partition.number, partition.partitions, now, self.terms, set(poison))
-        return step(partition, asked, entries, view.slabs, clock, self.terms), sorted(poison)
-
-    def _bisect(
-        self,
-        partition: Partition,
-        raws: list[Raw],
-        entries: dict[bytes, bytes | None],
-        view: View,
-        clock: int,
-        now: int,
-    ) -> set[tuple[str, int]]:
-        """The records that fail by themselves or together with those before them."""
-        poison: set[tuple[str, int]] = set()
-
-        def fails(part: list[Raw]) -> bool:
-            asked = decode(part, partition.number, partition.partitions, now, self.terms, poison)
-            try:
-                step(partition, asked, entries, {}, clock, self.terms)
-            except Exception:
-                return True
-            return False
-
-        good: list[Raw] = []
-        pieces = [raws]
-        while pieces:
-            piece = pieces.pop()
-            if not fails(good + piece):
-                good += piece
-            elif len(piece) == 1:
-                poison.add((piece[0].source, piece[0].offset))
-            else:
-                middle = len(piece) // 2
-                pieces += [piece[middle:], piece[:middle]]
-        return poison
 
     def _batch(
         self,
@@ -551,7 +440,7 @@ class Worker:
         try:
             output.begin()
             for batch in batches:
-                self._send(output, batch)
+                publish(output, self.topics, batch, self.codec)
             self._send_offsets(output, batches)
             self._written = output.commit()
         except Unknown as error:
@@ -569,41 +458,6 @@ class Worker:
             return False
         self.totals["transactions"] += 1
         return True
-
-    def _send(self, output: Output, batch: Batch) -> None:
-        number, outcome = batch.owned.number, batch.outcome
-        for made in outcome.decisions:
-            value = self.codec.from_json(self.topics.decisions, made.value) if self.codec else made.value
-            output.send(At(self.topics.decisions, -1), made.tenant.encode(), value, made.headers)
-        for letter in outcome.dead_letters:
-            self._send_dead_letter(output, number, letter)
-        key = str(number).encode()
-        for part in batch.changelog:
-            output.send(At(self.topics.changelog, number), key, part.encode())
-        output.send(At(self.topics.journal, number), key, batch.journal.encode())
-
-    def _send_dead_letter(self, output: Output, number: int, letter: DeadLetter) -> None:
-        raw = letter.raw
-        source = self.topics.requests if raw.source == REQUESTS else self.topics.feedback
-        value, headers = (
-            raw.received,
-            [
-                ("gforce.reason", str(letter.reason).encode()),
-                ("gforce.detail", letter.detail.encode()),
-                ("gforce.topic", source.encode()),
-                ("gforce.partition", str(number).encode()),
-                ("gforce.offset", str(raw.offset).encode()),
-                ("gforce.timestamp", str(raw.timestamp).encode()),
-            ],
-        )
-        if value is not None and len(value) > MAX_DEAD_LETTER:
-            headers += [
-                ("gforce.length", str(len(value)).encode()),
-                ("gforce.sha256", sha256(value).hexdigest().encode()),
-            ]
-            value = value[:1_000]
-        key = raw.key if raw.key is not None and len(raw.key) <= 10_000 else None
-        output.send(At(self.topics.dead_letters, -1), key, value, tuple(headers))
 
     def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
         """As the member that read the batches: the broker checks the generation, not who owns what."""
@@ -659,6 +513,7 @@ class Worker:
         owned.positions = batch.positions
         owned.buffer, owned.first_buffered = {}, None
         owned.progress_at, owned.trouble = self.tick(), ""
+        self._read_on(owned, owned.paused)
         self._advance_snapshot(batch)
         self.totals["batches"] += 1
         self.totals["records"] += batch.seen

@@ -27,7 +27,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def redis() -> Iterator[RedisServer]:
-    """A server of the test's own, if one can be started; else the one of GFORCE_REDIS_URL."""
+    """A server of the test's own, if one can be started; else the one of REDIS_URL."""
     reason = redis_server.available()
     if reason is not None and os.environ.get("CI"):
         pytest.fail(reason)

@@ -78,7 +78,7 @@ class Site:
 
 @pytest.fixture
 def site(broker: Broker, redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.delenv("GFORCE_REDIS_URL", raising=False)  # to the configuration an unknown variable is a mistake
+    monkeypatch.delenv("REDIS_URL", raising=False)  # to the configuration an unknown variable is a mistake
     name = f"ops-{uuid4().hex[:8]}"
     sections: dict[str, dict[str, object]] = {
         "kafka": {

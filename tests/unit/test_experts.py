@@ -83,12 +83,8 @@ def test_the_gaps_are_those_of_fairlearn(split: Split) -> None:
     gaps = expert_fairness(split)
     for f in range(len(EXPERTS)):
         case = {"y_true": split.label, "y_pred": split.predictions[:, f], "sensitive_features": split.group}
-        assert gaps.false_positive_rate_difference[f] == pytest.approx(
-            metrics.false_positive_rate_difference(**case)
-        )
-        assert gaps.false_negative_rate_difference[f] == pytest.approx(
-            metrics.false_negative_rate_difference(**case)
-        )
+        assert gaps.false_positive_rate_difference[f] == pytest.approx(metrics.false_positive_rate_difference(**case))
+        assert gaps.false_negative_rate_difference[f] == pytest.approx(metrics.false_negative_rate_difference(**case))
         assert gaps.error_rate_difference[f] == pytest.approx(metrics.zero_one_loss_difference(**case))
 
 

@@ -143,9 +143,7 @@ def test_lambda_follows_its_schedule() -> None:
     counters = random_counters(np.random.default_rng(9), axes(), batch=2)
     counters.seen[0], counters.seen[1] = 100, 200
     scheduled = rule_of(Policy(balance=schedule), counters, ("y0", "y1")).selection
-    early, late = (
-        rule_of(Policy(balance=(b,)), counters, ("y0", "y1")).selection for b in schedule_plain(schedule)
-    )
+    early, late = (rule_of(Policy(balance=(b,)), counters, ("y0", "y1")).selection for b in schedule_plain(schedule))
     assert scheduled[0].tolist() == early[0].tolist()
     assert scheduled[1].tolist() == late[1].tolist()
 

@@ -248,7 +248,7 @@ def test_letters_are_found_by_their_place() -> None:
 
 
 def test_a_missing_seed_is_told_but_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("GFORCE_REDIS_URL", raising=False)
+    monkeypatch.delenv("REDIS_URL", raising=False)
     path = tmp_path / "gforce.toml"
     path.write_text('[kafka]\ngroup = "g"\n')
     config, missing = loaded(path)
@@ -310,7 +310,7 @@ def test_a_new_seed_is_fresh_and_long_enough() -> None:
     ],
 )
 def test_wrong_use_ends_with_2(wrong: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GFORCE_REDIS_URL", raising=False)
+    monkeypatch.delenv("REDIS_URL", raising=False)
     assert CliRunner().invoke(app, wrong).exit_code == 2
 
 

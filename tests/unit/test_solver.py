@@ -31,9 +31,7 @@ def test_it_is_never_worse_than_slsqp_and_meets_the_optimality_conditions(
 
 
 @given(seed=seeds, groups=st.integers(1, 5), labels=st.integers(2, 4), experts=st.integers(1, 6))
-def test_it_is_optimal_for_the_problems_that_counters_give(
-    seed: int, groups: int, labels: int, experts: int
-) -> None:
+def test_it_is_optimal_for_the_problems_that_counters_give(seed: int, groups: int, labels: int, experts: int) -> None:
     rng = np.random.default_rng(seed)
     counters = random_counters(rng, axes(groups, labels, experts), batch=4)
     estimates = estimate(counters, Prior())

@@ -22,6 +22,8 @@ from processor.core.partition import Partition, partition_from_fields
 from processor.core.settings import Policy, Settings
 from processor.core.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, decode, due_slot, step
 from processor.core.tenant import TenantRules
+from processor.core.writes import SetEntry, unpack
+from processor.runtime.faults import step_around_faults
 
 TOKEN = b"test"
 HOUR = 3_600_000
@@ -316,3 +318,36 @@ def test_journal_records_survive_their_bytes_and_strangers_are_refused() -> None
             JournalRecord.decode(data)
     with pytest.raises(IncompatibleState):
         ChangelogRecord.decode(b"\x90")
+
+
+def test_a_decision_waits_from_its_own_time_on_even_if_the_clock_is_behind() -> None:
+    bench = Bench()
+    raw = bench.request()
+    late = Raw(raw.source, raw.offset, 50 * HOUR, raw.key, raw.value)
+    asked = decode([late], 0, 1, 50 * HOUR, bench.terms, set())
+    outcome = step(bench.partition, asked, dict.fromkeys(asked.ids), {}, 1_000, bench.terms)
+    entry = decode_entry(next(w.value for w in unpack(outcome.writes) if isinstance(w, SetEntry)))
+    assert isinstance(entry, Pending)
+    assert entry.due == 60
+
+
+def test_a_record_that_breaks_the_step_is_found_and_the_others_go_on() -> None:
+    bench = Bench()
+    known = bench.terms.rules_for
+
+    def rules_for(name: str) -> TenantRules | None:
+        if name == "boom":
+            raise RuntimeError("a defect of ours")
+        return known(name)
+
+    terms = Terms(Limits(), rules_for, HOUR, slot=HOUR)
+    raws = [bench.request(str(i), tenant="boom" if i in (3, 7) else "t") for i in range(10)]
+    asked = decode(raws, 0, 1, 1_000, terms, set())
+    reported: list[Exception] = []
+    outcome, poison = step_around_faults(
+        bench.partition, raws, asked, dict.fromkeys(asked.ids), {}, 1_000, 1_000, terms, reported.append
+    )
+    assert poison == {(REQUESTS, 4), (REQUESTS, 8)}
+    assert len(outcome.decisions) == 8
+    assert reasons(outcome) == ["internal", "internal"]
+    assert len(reported) == 1

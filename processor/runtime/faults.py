@@ -1,0 +1,65 @@
+"""Nothing a producer sends stops a partition: a step that fails is bisected to the records at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from processor.core.partition import Partition
+from processor.core.step import Asked, Outcome, Raw, Terms, decode, step
+
+Poison = set[tuple[str, int]]
+"""Records at fault: (input, offset)."""
+
+
+def step_around_faults(
+    partition: Partition,
+    raws: Sequence[Raw],
+    asked: Asked,
+    entries: Mapping[bytes, bytes | None],
+    slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
+    clock: int,
+    now: int,
+    terms: Terms,
+    report: Callable[[Exception], None],
+) -> tuple[Outcome, Poison]:
+    """Step; should that fail, find the records at fault and step without them."""
+    try:
+        return step(partition, asked, entries, slabs, clock, terms), set()
+    except Exception as error:  # the boundary that keeps a partition moving
+        report(error)
+    poison = _bisect(partition, raws, entries, clock, now, terms)
+    without = decode(raws, partition.number, partition.partitions, now, terms, poison)
+    return step(partition, without, entries, slabs, clock, terms), poison
+
+
+def _bisect(
+    partition: Partition,
+    raws: Sequence[Raw],
+    entries: Mapping[bytes, bytes | None],
+    clock: int,
+    now: int,
+    terms: Terms,
+) -> Poison:
+    """The records that fail by themselves or together with the good ones before them."""
+    poison: Poison = set()
+
+    def fails(part: Sequence[Raw]) -> bool:
+        asked = decode(part, partition.number, partition.partitions, now, terms, poison)
+        try:
+            step(partition, asked, entries, {}, clock, terms)
+        except Exception:
+            return True
+        return False
+
+    good: list[Raw] = []
+    pieces = [list(raws)]
+    while pieces:
+        piece = pieces.pop()
+        if not fails(good + piece):
+            good += piece
+        elif len(piece) == 1:
+            poison.add((piece[0].source, piece[0].offset))
+        else:
+            middle = len(piece) // 2
+            pieces += [piece[middle:], piece[:middle]]
+    return poison

@@ -1,0 +1,102 @@
+"""What a worker holds: the partitions it owns, and batches on their way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from processor.adapters.log import Membership, Record
+from processor.adapters.store import Page
+from processor.core.identity import Identity
+from processor.core.journal import ChangelogRecord, JournalRecord, changelog_parts
+from processor.core.partition import Partition
+from processor.core.step import Asked, Outcome
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often and how much; all times in milliseconds."""
+
+    commit_interval: int = 100
+    most_records: int = 5_000
+    grace: int = 1_000
+    breaker_records: int = 1_000
+    breaker_share: float = 0.5
+    retry_after: int = 500
+    snapshot_bytes: int = 8 << 20
+    """the changelog grows by at least this much, and by the size of the state, before a snapshot is taken"""
+    slice_bytes: int = 256 << 10
+    """how much of a snapshot goes along with one batch"""
+
+
+@dataclass
+class Snapshot:
+    """A copy of the state on its way into the changelog, a slice with each batch."""
+
+    cursor: bytes = b""
+    bytes: int = 0
+    start: int | None = None
+    """changelog offset of its first slice, known once that is committed"""
+
+
+@dataclass
+class Owned:
+    """A partition this process owns, from the moment both its inputs are assigned."""
+
+    number: int
+    membership: Membership
+    token: bytes
+    partition: Partition | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+    buffer: dict[str, list[Record]] = field(default_factory=dict)
+    first_buffered: int | None = None
+    last_timestamp: dict[str, int] = field(default_factory=dict)
+    retry_at: int = 0
+    progress_at: int = 0
+    idle_at: int = 0
+    seen: int = 0
+    garbage: int = 0
+    since_snapshot: int = 0
+    """bytes written to the changelog since the last whole snapshot"""
+    state_bytes: int = 0
+    """how large that snapshot was"""
+    snapshot: Snapshot | None = None
+    paused: set[str] = field(default_factory=set)
+    """inputs not read from until what is buffered is committed"""
+    broken: bool = False
+    resumed: bool = False
+    """a person said go on, and no stretch of mostly good records has come since"""
+    trouble: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return self.partition is not None
+
+    @property
+    def buffered(self) -> int:
+        return sum(len(records) for records in self.buffer.values())
+
+
+@dataclass
+class Batch:
+    """What goes into the transaction for one partition."""
+
+    owned: Owned
+    outcome: Outcome
+    journal: JournalRecord
+    identity: Identity
+    positions: dict[str, int]
+    asked: Asked
+    seen: int
+    page: Page | None
+    """a slice of a snapshot"""
+
+    @cached_property
+    def changelog(self) -> list[ChangelogRecord]:
+        """The slice first, if there is one: what the batch itself writes comes after it."""
+        first = self.page is not None and self.owned.snapshot is not None and self.owned.snapshot.cursor == b""
+        writes = (self.page.writes if self.page else b"") + self.outcome.writes
+        identity = self.identity
+        return changelog_parts(
+            identity.lineage, identity.sequence, identity.digest, self.journal.previous, first, writes
+        )

@@ -1,0 +1,52 @@
+"""What a batch sends into its transaction."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from processor.adapters.codec import Codec
+from processor.adapters.log import At, Output
+from processor.core.step import REQUESTS, DeadLetter
+
+from .owned import Batch
+from .recovery import Topics
+
+MAX_DEAD_LETTER = 900_000
+"""A larger record could be consumed but not produced: only its beginning is kept, with length and SHA-256."""
+MAX_KEY = 10_000
+
+
+def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -> None:
+    """Decisions, dead letters, changelog and journal of one partition."""
+    number = batch.owned.number
+    for made in batch.outcome.decisions:
+        value = codec.from_json(topics.decisions, made.value) if codec else made.value
+        output.send(At(topics.decisions, -1), made.tenant.encode(), value, made.headers)
+    for letter in batch.outcome.dead_letters:
+        _publish_dead_letter(output, topics, number, letter)
+    key = str(number).encode()
+    for part in batch.changelog:
+        output.send(At(topics.changelog, number), key, part.encode())
+    output.send(At(topics.journal, number), key, batch.journal.encode())
+
+
+def _publish_dead_letter(output: Output, topics: Topics, number: int, letter: DeadLetter) -> None:
+    raw = letter.raw
+    value = raw.received
+    facts = {
+        "reason": str(letter.reason),
+        "detail": letter.detail,
+        "topic": topics.requests if raw.source == REQUESTS else topics.feedback,
+        "partition": str(number),
+        "offset": str(raw.offset),
+        "timestamp": str(raw.timestamp),
+    }
+    if value is not None and len(value) > MAX_DEAD_LETTER:
+        facts |= {"length": str(len(value)), "sha256": sha256(value).hexdigest()}
+        value = value[:1_000]
+    ours = tuple((f"gforce.{name}", text.encode()) for name, text in facts.items())
+    theirs = tuple((name, content) for name, content in raw.headers if not name.startswith("gforce."))
+    if sum(len(content or b"") for _, content in theirs) > MAX_KEY:
+        theirs = ()
+    key = raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None
+    output.send(At(topics.dead_letters, -1), key, value, theirs + ours)
