@@ -8,7 +8,8 @@ SEEDS  ?= 1000
 TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test lint format experiments simulate chaos bench clean
+.PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
+        bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,8 +60,17 @@ endif
 simulate: setup  ## many histories of crashes, and the protocol broken on purpose (SEEDS=1000)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --mutants
 
-chaos: setup servers  ## real processors, broker and Redis, killed at random under load
+chaos: setup servers  ## real processors, broker and Redis, killed at random under load (six minutes)
 	$(BIN)/python -m tests.chaos
+
+chaos-cluster: setup servers  ## the same on a Redis Cluster (three minutes)
+	$(BIN)/python -m tests.chaos --cluster
+
+chaos-rolling: setup servers  ## rolling restarts under load
+	$(BIN)/python -m tests.chaos.rolling
+
+chaos-idle: setup servers  ## go on after the group's offsets have expired
+	$(BIN)/python -m tests.chaos.idle
 
 bench: setup  ## our solver against SciPy's, as a ratio in one run; Redis memory per pending decision
 	$(BIN)/python -m benchmarks.solver

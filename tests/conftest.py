@@ -32,6 +32,7 @@ REMEDIES = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before the runner looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Note on every test what it runs on; reports carry the note, from other workers too."""
     for item in items:

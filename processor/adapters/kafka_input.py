@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from processor.adapters.kafka_errors import NOT_KEPT, REMEDY, error_of, made, meaning, says
 from processor.adapters.kafka_membership import parsed
@@ -64,7 +64,8 @@ class KafkaInput:
     Under the classic protocol librdkafka is given a partition only when it is started, at its offset. Assigned at its
     end, paused, sought and resumed instead, it skipped half a second of records in 12 of 344 starts (librdkafka of
     confluent-kafka 2.16, partitions under load): presumably the look-up of the end is answered after the seek.
-    Under the consumer protocol the broker wants to see what it gave, so partitions are still assigned that way there.
+    Under the consumer protocol the broker wants to see at once what it gave, so partitions are assigned at an absolute
+    offset there, which needs no look-up, and sought from there.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class KafkaInput:
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         partitions = [At(each.topic, each.partition) for each in given]
         if self._protocol == "consumer":
-            places = [TopicPartition(at.topic, at.partition, OFFSET_END) for at in partitions]
+            places = [TopicPartition(at.topic, at.partition, self._first(consumer, at)) for at in partitions]
             consumer.incremental_assign(places)
             if places:
                 consumer.pause(places)
@@ -158,6 +159,15 @@ class KafkaInput:
         self._forget(partitions)
         self._owned.update(partitions)
         self._listener.assigned(partitions, self._current_membership())
+
+    def _first(self, consumer: Consumer, at: At) -> int:
+        """An absolute offset to stand at until started: a symbolic one would be looked up in the background, and the
+        answer could undo the seek that ``start`` makes meanwhile."""
+        try:
+            bounds = consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), timeout=5.0)
+        except KafkaException:
+            return 0
+        return int(bounds[0]) if bounds else 0
 
     def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         self._give_up(consumer, taken, self._listener.revoked)

@@ -135,7 +135,7 @@ def _divide(part: Floats, whole: Floats) -> Floats:
 
 
 def _largest(values: Floats) -> Floats:
-    known = np.where(np.isnan(values), -np.inf, values).max(axis=-1)
+    known = np.where(np.isnan(values), -np.inf, values).max(axis=-1, initial=-np.inf)
     return np.where(np.isneginf(known), np.nan, known)
 
 

@@ -75,6 +75,7 @@ class Processor:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                start_new_session=True,  # the kernel wakes what is stopped in a group whose parent has gone
             )
         self.started = time.monotonic()
 
