@@ -33,7 +33,7 @@ demo: setup  ## watch a gap close, in the terminal
 	@$(BIN)/gforce demo
 
 test: setup servers lint  ## all checks and tests (TESTS=tests/unit for some)
-	$(BIN)/pytest -n auto --dist loadgroup --cov --cov-report=term $(TESTS)
+	$(BIN)/pytest -n auto --cov --cov-report=term $(TESTS)
 
 lint: setup  ## style, types and the import contract
 	$(BIN)/ruff check .

@@ -32,14 +32,10 @@ REMEDIES = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)  # before the runner looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Note on every test what it runs on; reports carry the note, from other workers too."""
     for item in items:
-        runs_on = _runs_on(item)
-        item.user_properties.extend((RAN_ON, what) for what in runs_on)
-        if KAFKA in runs_on:  # all on one worker: a broker for each would starve the others
-            item.add_marker(pytest.mark.xdist_group("kafka"))
+        item.user_properties.extend((RAN_ON, what) for what in _runs_on(item))
 
 
 def _runs_on(item: pytest.Item) -> list[str]:
