@@ -52,7 +52,7 @@ def demo(
     pace: Annotated[float, typer.Option(min=0.0, help="Cases per second; 0 is as fast as possible.")] = 400.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same demo.")] = 1,
 ) -> None:
-    """Watch the learner close a gap on a synthetic stream: labels come late, GroupAware runs in shadow."""
+    """Watch the whole processor close a gap, in this terminal: labels come late, GroupAware runs in shadow."""
     from .demo import run
 
     run(rounds, pace, seed)
