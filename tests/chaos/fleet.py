@@ -23,7 +23,9 @@ from .world import World
 GFORCE = Path(sys.executable).with_name("gforce")
 STARTING = 25.0
 """seconds a process may need to find its servers"""
-FENCES = ("fenced_by_kafka", "fenced_by_store", "partitions_lost")
+WRITES_REFUSED = ("fenced_by_kafka", "fenced_by_store")
+FENCES = (*WRITES_REFUSED, "partitions_lost")
+"""For the figures; only a refused write shows that a zombie cannot write: losing a partition is merely being told."""
 _COUNTER = re.compile(r"^gforce_(\w+)_total ([0-9.e+]+)$", re.MULTILINE)
 
 
@@ -125,7 +127,7 @@ class Processor:
         return {}
 
     def fences(self) -> int:
-        return sum(self.totals[name] for name in FENCES)
+        return sum(self.totals[name] for name in WRITES_REFUSED)
 
     def _get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as answer:
