@@ -17,6 +17,7 @@ from processor.adapters.log import At, Committed, Fenced, Headers, LogError, Mem
 
 OVERDUE = 2.0
 """seconds that a call may take beyond its timeout before it is given up as lost"""
+WAIT = 0.1
 
 
 class KafkaOutput:
@@ -140,13 +141,15 @@ class KafkaOutput:
                 answer.put(None)
 
         threading.Thread(target=ask, name="offsets", daemon=True).start()
-        try:
-            problem = answer.get(timeout=timeout + OVERDUE)
-        except Empty:
-            self._usable = self._begun = False
-            raise Unknown(f"sending offsets: no answer in {timeout + OVERDUE:.0f} s") from None
-        if problem is not None:
-            raise problem
+        # Many short waits and not one long: a process that was stopped meanwhile has waited for one of them only.
+        for _ in range(max(int((timeout + OVERDUE) / WAIT), 1)):
+            with contextlib.suppress(Empty):
+                problem = answer.get(timeout=WAIT)
+                if problem is not None:
+                    raise problem
+                return
+        self._usable = self._begun = False
+        raise Unknown(f"sending offsets: no answer in {timeout + OVERDUE:.0f} s")
 
     def commit(self) -> dict[At, int]:
         producer = self._ready()
@@ -207,15 +210,20 @@ class KafkaOutput:
     def _insist(self, doing: str, call: Callable[[float], None]) -> None:
         """Call until it succeeds or fails for good; Retry when time is up.
 
-        librdkafka's transactional calls that time out may be called again and then go on where they were.
+        librdkafka's transactional calls that time out may be called again and then go on where they were. A call that
+        returns long after its time was slept through: the process was stopped. Whether somebody took its place then
+        is for the broker to say, so it is asked once more.
         """
         deadline = self._clock() + self._timeout
+        slept = False
         while True:
             left = deadline - self._clock()
             try:
                 return call(max(left, 0.001))
             except KafkaException as problem:
                 error = error_of(problem)
-                if not error.retriable() or left <= 0:
+                if error.retriable() and not slept and self._clock() > deadline + OVERDUE:
+                    slept, deadline = True, self._clock() + self._timeout
+                elif not error.retriable() or left <= 0:
                     raise self._meaning(error, doing) from problem
                 time.sleep(min(0.05, max(left, 0)))

@@ -13,12 +13,14 @@ from random import Random
 from tests.servers.redis_server import RedisCluster, RedisServer
 
 from .fleet import FENCES, Fleet, Processor
-from .world import World
+from .world import Transactions, World
 
 KILL, BROKER, REDIS, FLUSH, FREEZE = "processor SIGKILL", "broker SIGKILL", "Redis SIGKILL", "FLUSHALL", "SIGSTOP"
 FROZEN_SECONDS = 30.0
 WATCH_SECONDS = 25.0
 """how long a woken process has to notice that it was replaced"""
+STOP_TRIES = 200
+"""how often a processor is stopped and let go until it was caught inside a transaction"""
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,27 @@ class Havoc:
         owners = [(m, set(m.look())) for m in self._fleet.members]
         victim, owned = self._rng.choice([pair for pair in owners if pair[1]])
         assert victim.process is not None
+        caught = self._stop_inside_a_transaction(victim, owned)
         self._frozen = Frozen(victim, victim.process.pid, owned, victim.fences(), time.monotonic() + FROZEN_SECONDS)
+        self._say(f"stopped with a transaction open on partitions {sorted(caught)}")
+
+    def _stop_inside_a_transaction(self, victim: Processor, owned: set[int]) -> set[int]:
+        """Stop it where the first thing it does after waking is to write.
+
+        A process stopped anywhere else polls first, learns that its partitions are gone, and never tries to write;
+        that is right, but shows nothing of what keeps a zombie from writing.
+        """
+        transactions = Transactions(self._world.broker.bootstrap)
+        for _ in range(STOP_TRIES):
+            victim.signal(signal.SIGSTOP)
+            time.sleep(0.05)  # what it had sent arrives
+            if caught := transactions.open_on("journal") & owned:
+                return caught
+            victim.signal(signal.SIGCONT)
+            time.sleep(self._rng.uniform(0.01, 0.15))
         victim.signal(signal.SIGSTOP)
+        self.problems.append(f"in {STOP_TRIES} attempts {victim.name} was never stopped inside a transaction")
+        return set()
 
     def _look(self) -> None:
         """Once a second: note everybody's counters, and how the frozen one and its partitions are."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from processor.adapters.kafka_admin import Topic, create_topics
 from processor.runtime.assembly import topics_of
@@ -147,6 +148,26 @@ class Player(threading.Thread):
             self.delivered += 1
         else:
             self.failed.append(str(error))
+
+
+class Transactions:
+    """Which partitions of a topic hold records of a transaction that is still open."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def open_on(self, topic: str) -> set[int]:
+        """A stable end that lags behind the end means an open transaction; nothing if the broker does not answer."""
+        with contextlib.suppress(KafkaException):
+            stable = self._ends(topic, IsolationLevel.READ_COMMITTED)
+            ends = self._ends(topic, IsolationLevel.READ_UNCOMMITTED)
+            return {p for p in ends if stable[p] < ends[p]}
+        return set()
+
+    def _ends(self, topic: str, isolation: IsolationLevel) -> dict[int, int]:
+        wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}  # type: ignore[no-untyped-call]
+        answers = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=5)
+        return {at.partition: answer.result().offset for at, answer in answers.items()}
 
 
 class Lag:
