@@ -11,7 +11,7 @@ def names() -> list[str]:
     """What can be loaded.
 
     >>> names()
-    ['dead-letter.v1', 'decision.v1', 'feedback.v1', 'request.v1']
+    ['alert.v1', 'dead-letter.v1', 'decision.v1', 'feedback.v1', 'request.v1']
     """
     found = (entry.name for entry in files(__name__).iterdir())
     return sorted(name.removesuffix(".json") for name in found if name.endswith(".json"))

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What the tests on real servers need, on Debian and Ubuntu as root: Java and Maven (Kafka), redis-server, kcat.
+# What the tests on real parts need, on Debian and Ubuntu as root: Java and Maven (Kafka), redis-server, kcat,
+# Prometheus with its promtool, and a browser.
 # Installs only what is missing. Elsewhere it does nothing: the tests then say what did not run and how to get it.
 set -eu
 
@@ -24,10 +25,13 @@ if [ -z "${KAFKA_BOOTSTRAP:-}" ] && ! docker version >/dev/null 2>&1; then
 fi
 command -v valkey-server >/dev/null 2>&1 || [ -n "${REDIS_URL:-}" ] || need redis-server redis-server
 need kcat kcat
+need promtool prometheus
+need prometheus prometheus
+command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || need chromium "chromium fonts-dejavu-core"
 [ -n "$missing" ] || exit 0
 
 export DEBIAN_FRONTEND=noninteractive
-# Runlevel 1: Debian would start a redis-server of its own on port 6379, and the tests start theirs.
+# Runlevel 1: Debian would start servers of its own (Redis on port 6379, Prometheus), and the tests start theirs.
 export RUNLEVEL=1
 log=$(mktemp)
 # A machine without network goes on: the tests say what did not run, and with CI set they fail.

@@ -17,9 +17,10 @@ from hashlib import blake2b
 from .errors import IncompatibleState
 from .writes import ID_BYTES
 
-PENDING, LABELLED, EXPIRED, PARKED, PENDING_WEIGHTED = 1, 2, 3, 4, 5
+LABELLED, EXPIRED, PARKED, PENDING, PENDING_WEIGHTED = 2, 3, 4, 6, 7
+LAST_SECOND = 0xFFFFFFFF
 
-_PENDING = struct.Struct(">BHIIIBBBB")
+_PENDING = struct.Struct(">BHIIIIBBBB")
 _PROPENSITY = struct.Struct(">I")
 _SETTLED = struct.Struct(">BHIIB")
 _PARKED = struct.Struct(">BHIqqB")
@@ -38,6 +39,8 @@ class Pending:
     tenant: int
     content: int
     """hash of the request, to tell a repetition from a conflict"""
+    at: int
+    """when it was asked for, in seconds"""
     due: int
     """slot in which it expires"""
     remove: int
@@ -62,6 +65,7 @@ class Pending:
             PENDING_WEIGHTED if weighted else PENDING,
             self.tenant,
             self.content,
+            self.at,
             self.due,
             self.remove,
             self.group,
@@ -108,15 +112,15 @@ Entry = Pending | Settled | Parked
 def decode_entry(data: bytes) -> Entry:
     """The entry behind its bytes."""
     match data[:1]:
-        case b"\x01" | b"\x05":
-            state, tenant, content, due, remove, group, kinds, policies, experts = _PENDING.unpack_from(data)
+        case b"\x06" | b"\x07":
+            state, tenant, content, at, due, remove, group, kinds, policies, experts = _PENDING.unpack_from(data)
             start, propensity = _PENDING.size, None
             if state == PENDING_WEIGHTED:
                 (propensity,) = _PROPENSITY.unpack_from(data, start)
                 start += _PROPENSITY.size
             digits = _digits(int.from_bytes(data[start:], "big"), kinds + 1, policies + experts)
             decided, predictions = digits[:policies], digits[policies:]
-            return Pending(tenant, content, due, remove, propensity, group, kinds, decided, predictions)
+            return Pending(tenant, content, at, due, remove, propensity, group, kinds, decided, predictions)
         case b"\x02" | b"\x03":
             state, tenant, content, remove, label = _SETTLED.unpack(data)
             return Settled(tenant, content, remove, label if state == LABELLED else None)

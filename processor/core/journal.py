@@ -56,6 +56,8 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """tenants that are under other rules from this batch on, with the digest of those"""
     configs: dict[str, str] = {}
     """rules that appear here for the first time in this lineage, by digest"""
+    acknowledged: list[tuple[str, int]] = []
+    """alerts a person has acknowledged, by tenant and number; they take effect before the batch's labels"""
     poison: list[tuple[str, int]] = []
     """records that could not be processed for an internal reason: (input, offset)"""
     version: str = ""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 
+from .alert_events import AlertEvent
+from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
 from .entry import Entry, Parked, Pending, Settled, decode_entry
 from .errors import InvalidInput
@@ -50,6 +53,7 @@ class Outcome:
     """as it will be; its identity is still that of the batch before"""
     decisions: list[Made] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    alerts: list[AlertEvent] = field(default_factory=list)
     writes: bytes = b""
     rules: dict[str, str] = field(default_factory=dict)
     """tenants whose rules have changed, with the digest of the new ones"""
@@ -66,9 +70,13 @@ def step(
     slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
     clock: int,
     terms: Terms,
+    acknowledged: Sequence[tuple[str, int]] = (),
 ) -> Outcome:
-    """Decide and learn. ``entries`` holds the stored entry of every id asked for, ``slabs`` every due slot."""
-    return _Step(partition, asked, entries, slabs, clock, terms).run()
+    """Decide and learn. ``entries`` holds the stored entry of every id asked for, ``slabs`` every due slot.
+
+    ``acknowledged`` names alerts, by tenant and number, that a person has acknowledged since the batch before.
+    """
+    return _Step(partition, asked, entries, slabs, clock, terms).run(acknowledged)
 
 
 class _Step:
@@ -92,7 +100,10 @@ class _Step:
         self.outcome = Outcome(self.partition)
         self.tally = self.outcome.tally
 
-    def run(self) -> Outcome:
+    def run(self, acknowledged: Sequence[tuple[str, int]]) -> Outcome:
+        for name, alert in acknowledged:
+            if name in self.partition.tenants:
+                self._alert(self._change(name), self._change(name).acknowledge(alert, self.clock))
         for letter in self.asked.refused:
             self._dead(letter.raw, letter.reason, letter.detail)
         early = self._join_labels(self.asked.feedback)
@@ -131,14 +142,14 @@ class _Step:
                     self._settle(key, entry, label)
                     self._count("labels_joined", tenant)
                 else:
-                    self._dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here")
+                    self._dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
             case Settled(label=None):
-                self._dead(raw, Reason.EXPIRED_DECISION, "the decision expired before its label came")
+                self._dead(raw, Reason.EXPIRED_DECISION, "the decision expired before its label came", tenant)
             case Settled(label=known) | Parked(label=known):
                 if known == label:
                     self._count("labels_duplicate", tenant)
                 else:
-                    self._dead(raw, Reason.CONTRADICTING_LABEL, "another label came first")
+                    self._dead(raw, Reason.CONTRADICTING_LABEL, "another label came first", tenant)
 
     def _labelling_tenant(self, raw: Raw, event: FeedbackEvent) -> Tenant | None:
         """The tenant of a label, to be changed; None, and a dead letter, if it can have no such label."""
@@ -146,17 +157,24 @@ class _Step:
         if tenant is None:
             self._dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
         elif event.label not in tenant.rules.settings.labels:
-            self._dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's")
+            self._dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's", tenant)
         else:
             return self._change(tenant.name)
         return None
 
     def _learn(self, joined: Mapping[str, list[Joined]]) -> None:
         for name, labels in joined.items():
-            self._change(name).join(labels)
+            tenant = self._change(name)
+            self._alert(tenant, tenant.join(labels))
+
+    def _alert(self, tenant: Tenant, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self.outcome.alerts.append(tenant.published(change, self.sequence))
+            self._count(f"alerts_{change.state}", tenant)
 
     def _settle(self, key: bytes, entry: Pending, label: int | None) -> None:
         self._set(key, Settled(entry.tenant, entry.content, entry.remove, label))
+        self._change(self._numbered(entry.tenant).name).waits.settled(entry.at)
         self.partition.pending -= 1
 
     def _park(self, early: Mapping[bytes, list[tuple[Raw, FeedbackEvent]]]) -> None:
@@ -237,23 +255,23 @@ class _Step:
         if same:
             self._count("requests_duplicate", tenant)
         else:
-            self._dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id")
+            self._dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
     def _acceptable(self, raw: Raw, request: Request, tenant: Tenant) -> bool:
         names, rules = tenant.names, tenant.rules
         if request.group not in names.groups and len(names.groups) >= rules.max_groups:
-            self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already")
+            self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
             return False
         if len({*names.experts, *request.predictions}) > rules.max_experts:
-            self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts")
+            self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
         if not set(request.predictions.values()) <= set(rules.settings.labels):
-            self._dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels")
+            self._dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
             return False
         try:
             tenant.learner.check(request)
         except InvalidInput:
-            self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only")
+            self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
             return False
         number_of(names.groups, request.group)
         for expert in sorted(request.predictions):
@@ -269,9 +287,10 @@ class _Step:
         """
         rules, start = tenant.rules, max(self.clock, at)
         due, remove = self._slot(start + rules.expiry), self._slot(start + rules.horizon)
-        entry = tenant.pending(decision, content, due, remove)
+        entry = tenant.pending(decision, content, at, due, remove)
         parked = self.entries.get(key)
         self._set(key, entry)
+        tenant.waits.asked(entry.at)
         self.partition.pending += 1
         if isinstance(parked, Parked):
             self.partition.parked -= 1
@@ -284,6 +303,7 @@ class _Step:
                     self._parked_raw(tenant, parked),
                     Reason.LABEL_NOT_EXPECTED,
                     "only positive decisions get labels",
+                    tenant,
                 )
             return  # it already waits in the slot of the parked label, and moves on from there
         self._wait(key, min(due, remove))
@@ -326,7 +346,9 @@ class _Step:
         match entry:
             case Parked():
                 tenant = self._numbered(entry.tenant)
-                self._dead(self._parked_raw(tenant, entry), Reason.UNKNOWN_DECISION, "no request came for this label")
+                self._dead(
+                    self._parked_raw(tenant, entry), Reason.UNKNOWN_DECISION, "no request came for this label", tenant
+                )
                 self.partition.parked -= 1
                 self._set(key, None)
             case Pending(due=due) if due <= slot:
@@ -342,7 +364,7 @@ class _Step:
         label = None
         if tenant.rules.on_expiry is not None and tenant.expects_label(entry):
             label = number_of(tenant.names.labels, tenant.rules.on_expiry)
-            joined.setdefault(tenant.name, []).append(Joined(entry, label, entry.due * self.terms.slot))
+            joined.setdefault(tenant.name, []).append(Joined(entry, label, entry.due * self.terms.slot, expired=True))
         self._settle(key, entry, label)
         self._count("decisions_expired", tenant)
 
@@ -398,9 +420,12 @@ class _Step:
         self._change(tenant.name).tally[what] += 1
         self.tally[what] = self.tally.get(what, 0) + 1
 
-    def _dead(self, raw: Raw, reason: Reason, detail: str) -> None:
+    def _dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
         self.outcome.dead_letters.append(DeadLetter(raw, reason, detail))
-        self.tally[f"dead_{reason}"] = self.tally.get(f"dead_{reason}", 0) + 1
+        if tenant is not None:
+            self._count(f"dead_{reason}", tenant)
+        else:
+            self.tally[f"dead_{reason}"] = self.tally.get(f"dead_{reason}", 0) + 1
 
     @staticmethod
     def _parked_raw(tenant: Tenant, parked: Parked) -> Raw:
@@ -416,16 +441,17 @@ class _Step:
                 self.partition.configs |= {rules.digest}
 
     def _write(self) -> None:
+        """In an order of its own, so that the bytes do not depend on the order in which the work was done."""
         self._record_configurations()
         writes = Writes()
-        for key, entry in self.changed.items():
+        for key, entry in sorted(self.changed.items(), key=itemgetter(0)):
             writes.add(DeleteEntry(key) if entry is None else SetEntry(key, entry.encode()))
         for slot in sorted(self.slabs):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):
-            writes.add(SetSlab(slot, self.sequence, b"".join(keys)))
-        for name, tenant in self.touched.items():
-            for write in tenant.fields(self.before.tenants.get(name)):
+            writes.add(SetSlab(slot, self.sequence, b"".join(sorted(keys))))
+        for tenant in sorted(self.touched.values(), key=attrgetter("number")):
+            for write in tenant.fields(self.before.tenants.get(tenant.name)):
                 writes.add(write)
         writes.add(self.partition.head())
         self.outcome.writes = writes.packed()

@@ -10,17 +10,22 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
+from .alert_events import AlertEvent, alert_event
+from .alerts import Change, WatchSettings
 from .axes import Axes
 from .codec import decode_counters, encode_counters
 from .counters import WEIGHT_UNIT, label_weight
-from .entry import Pending
+from .diagnosis import unlabelled_decisions
+from .entry import LAST_SECOND, Pending
 from .errors import IncompatibleState
 from .learner import IN_FORCE, Decision, Learner, Request
 from .settings import Settings
 from .state import State
+from .waits import Waits
+from .watch import Watch
 from .writes import DeleteField, SetField, Write
 
-BINARY_FORM = 1
+BINARY_FORM = 2
 
 
 class TenantRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +44,10 @@ class TenantRules(msgspec.Struct, frozen=True, kw_only=True):
     """milliseconds a label waits for its request"""
     horizon: int
     """milliseconds in which a repeated request is recognised"""
+    watch: WatchSettings | None = None
+    """when to alert; None where nothing is watched"""
+    windows: tuple[int, ...] = (1, 7)
+    """windows of the gauges, in buckets; no decision depends on them"""
     max_groups: int = 32
     max_experts: int = 64
 
@@ -65,13 +74,14 @@ def number_of(names: list[str], name: str) -> int:
         return len(names) - 1
 
 
-@dataclass
+@dataclass(slots=True)
 class Joined:
-    """A label that has found its decision."""
+    """A label that has found its decision, or what an expired decision counts as."""
 
     entry: Pending
     label: int
     at: int
+    expired: bool = False
 
 
 @dataclass
@@ -83,26 +93,39 @@ class Tenant:
     learner: Learner
     tally: Counter[str]
     """what has happened, by name; see ``docs/operations.md``"""
+    waits: Waits
+    watch: Watch | None = None
     recorded: str = ""
     """digest of the rules the journal has this tenant under"""
+    observed: bool = False
+    """whether the watch has seen anything since this copy was made"""
 
     @classmethod
     def new(cls, number: int, name: str, rules: TenantRules) -> Tenant:
         names = Names(labels=list(rules.settings.labels))
-        return cls(number, name, rules, names, Learner(rules.settings, rules.seed), Counter())
+        learner = Learner(rules.settings, rules.seed)
+        return cls(number, name, rules, names, learner, Counter(), Waits.new(rules.expiry), _new_watch(rules))
 
     def clone(self) -> Tenant:
         """A copy to change; nothing of the original is touched."""
         learner = Learner(self.rules.settings, self.rules.seed, self.learner.state.clone())
         return Tenant(
-            self.number, self.name, self.rules, self.names.copy(), learner, Counter(self.tally), self.recorded
+            self.number,
+            self.name,
+            self.rules,
+            self.names.copy(),
+            learner,
+            Counter(self.tally),
+            self.waits.clone(),
+            self.watch.clone() if self.watch else None,
+            self.recorded,
         )
 
     def decide(self, requests: Sequence[Request], at: Sequence[int]) -> list[Decision]:
         return self.learner.decide_batch(requests, at)
 
-    def pending(self, decision: Decision, content: int, due: int, remove: int) -> Pending:
-        """The entry of a decision just made."""
+    def pending(self, decision: Decision, content: int, at: int, due: int, remove: int) -> Pending:
+        """The entry of a decision just made; ``at`` is the time of its request in milliseconds."""
         names, settings = self.names, self.rules.settings
         for name in (IN_FORCE, *(shadow.name for shadow in settings.shadows)):
             number_of(names.policies, name)
@@ -115,6 +138,7 @@ class Tenant:
         return Pending(
             tenant=self.number,
             content=content,
+            at=min(max(at // 1_000, 0), LAST_SECOND),
             due=due,
             remove=remove,
             propensity=propensity,
@@ -131,10 +155,10 @@ class Tenant:
         settings = self.rules.settings
         return settings.feedback == "all" or self._decided(entry, IN_FORCE) == settings.positive
 
-    def join(self, joined: Sequence[Joined]) -> None:
-        """Learn from labels; the order does not matter."""
+    def join(self, joined: Sequence[Joined]) -> list[Change]:
+        """Learn from labels, in any order, and watch them, in this one. What was raised or cleared."""
         if not joined:
-            return
+            return []
         axes = self.learner.state.axes
         groups = [axes.group_index[name] for name in self.names.groups]
         labels = np.array([-1, *(axes.label_index.get(name, -1) for name in self.names.labels)])
@@ -157,12 +181,60 @@ class Tenant:
             weight = np.array([label_weight((j.entry.propensity or 0) + 1) for j in joined], dtype=np.int64)
         at = np.array([j.at for j in joined], dtype=np.int64)
         self.learner.learn_arrays(at, group, label, labels[predictions], decided_labels, weight)
+        for one in joined:
+            if not one.expired:
+                self.waits.joined(one.entry.at, one.at)
+        return self._observe(joined)
+
+    def _observe(self, joined: Sequence[Joined]) -> list[Change]:
+        if self.watch is None:
+            return []
+        self.observed = True
+        number = self.names.policies.index(IN_FORCE)
+        changes = self.watch.observe(
+            [(j.label, j.entry.group, j.entry.decided[number] != j.label + 1, j.at) for j in joined]
+        )
+        axes = self.learner.state.axes
+        silent = unlabelled_decisions(self.learner.counters(), axes, axes.policy_index[IN_FORCE])
+        numbers = tuple(sorted(self.names.labels.index(label) for label in silent))
+        return changes + self.watch.one_sided(numbers, joined[-1].at)
+
+    def published(self, change: Change, batch: int) -> AlertEvent:
+        """The record of an alert raised or cleared in this batch."""
+        assert self.rules.watch is not None
+        return alert_event(
+            change,
+            self.rules.watch,
+            tenant=self.name,
+            groups=self.names.groups,
+            labels=self.names.labels,
+            config=self.rules.digest,
+            batch=batch,
+        )
+
+    def acknowledge(self, alert: int, at: int) -> list[Change]:
+        """A person has seen this alert; nothing happens if it is not open."""
+        if self.watch is None:
+            return []
+        self.observed = True
+        return self.watch.acknowledge(alert, at)
+
+    def under(self, rules: TenantRules) -> Tenant:
+        """The same tenant under other rules: what a process with another configuration makes of what is stored."""
+        self.observed = True
+        fields = {write.name: write.value for write in self.fields(None) if isinstance(write, SetField)}
+        head = b"b" + self.number.to_bytes(2, "big")
+        for number, counters in self.learner.state.buckets.items():
+            fields[head + number.to_bytes(6, "big")] = encode_counters(counters)
+        return Tenant.from_fields(self.number, fields, lambda _: rules)
 
     def fields(self, before: Tenant | None) -> Iterable[Write]:
         """What to write so that the store holds this tenant, given what it holds already."""
         state, head = self.learner.state, self.number.to_bytes(2, "big")
         yield SetField(b"t" + head, self._encode_names())
         yield SetField(b"c" + head, encode_counters(state.lifetime))
+        if self.watch is not None and self.observed:
+            yield SetField(b"w" + head, msgspec.msgpack.encode([self.rules.watch, self.watch.encode()]))
         for number in sorted(state.touched & set(state.buckets)):
             yield SetField(b"b" + head + number.to_bytes(6, "big"), encode_counters(state.buckets[number]))
         if before is not None:
@@ -179,6 +251,7 @@ class Tenant:
                 [list(axis) for axis in _axes(self.learner.state.axes)],
                 sorted(self.tally.items()),
                 self.recorded,
+                self.waits.encode(),
             ]
         )
 
@@ -188,7 +261,7 @@ class Tenant:
     ) -> Tenant:
         """Rebuild a tenant from what ``fields`` wrote; ``rules_for`` gives the rules of a name."""
         head = number.to_bytes(2, "big")
-        _, name, names, axes_names, tally, recorded = msgspec.msgpack.decode(fields[b"t" + head])
+        _, name, names, axes_names, tally, recorded, waits = msgspec.msgpack.decode(fields[b"t" + head])
         rules = rules_for(name)
         if rules is None:
             raise IncompatibleState(
@@ -207,7 +280,17 @@ class Tenant:
             if key.startswith(prefix)
         }
         learner = Learner(settings, rules.seed, state)
-        return cls(number, name, rules, Names(*names), learner, Counter(dict(tally)), recorded)
+        return cls(
+            number,
+            name,
+            rules,
+            Names(*names),
+            learner,
+            Counter(dict(tally)),
+            Waits.decode(waits),
+            _stored_watch(rules, fields.get(b"w" + head)),
+            recorded,
+        )
 
     def _decided(self, entry: Pending, policy: str) -> str | None:
         number = self.names.policies.index(policy)
@@ -225,6 +308,22 @@ class Tenant:
                 if digit and column is not None:
                     aligned[i, column] = digit
         return aligned
+
+
+def _new_watch(rules: TenantRules) -> Watch | None:
+    settings = rules.settings
+    if rules.watch is None or settings.feedback != "all":
+        return None  # labels that come for some decisions only say nothing about the others
+    return Watch.new(rules.watch, len(settings.labels), len(settings.groups))
+
+
+def _stored_watch(rules: TenantRules, stored: bytes | None) -> Watch | None:
+    """As stored, under the present settings."""
+    fresh = _new_watch(rules)
+    if fresh is None or stored is None or rules.watch is None:
+        return fresh
+    settings, state = msgspec.msgpack.decode(stored, type=tuple[WatchSettings, bytes])
+    return Watch.decode(settings, state).under(rules.watch)
 
 
 def _axes(axes: Axes) -> tuple[tuple[str, ...], ...]:

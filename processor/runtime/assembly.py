@@ -65,6 +65,8 @@ def rules_of(config: Config) -> RulesFor:
             on_expiry=found.on_expiry,
             parking=found.parking,
             horizon=found.duplicate_horizon,
+            watch=found.watch,
+            windows=found.windows,
             max_groups=config.limits.max_groups,
             max_experts=config.limits.max_experts,
         )

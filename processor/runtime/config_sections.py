@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from processor.core.alerts import WatchSettings
 from processor.core.errors import InvalidSettings
 from processor.core.events import Label, Limits
 from processor.core.settings import ObjectiveName, PolicyName, Prior
@@ -156,6 +157,15 @@ class TenantTable(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_horizon: Duration = Duration(7 * 86_400_000)
     seed: Secret | None = None
     prior: Prior = Prior()
+    watch: bool = True
+    tolerance: float = WatchSettings().tolerance
+    alpha: float = WatchSettings().alpha
+    false_alarm_pairs: int = WatchSettings().false_alarm_pairs
+    windows: tuple[Duration, ...] | None = None
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    max_tenants: Count = 500
 
 
 class Tenants(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,4 +187,5 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http: Http = Http()
     log: Log = Log()
     limits: Limits = Limits()
+    metrics: Metrics = Metrics()
     tenants: Tenants = Tenants()

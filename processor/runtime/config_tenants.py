@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from processor.core.alerts import WatchSettings
 from processor.core.draws import MAX_SEED, MIN_SEED
 from processor.core.errors import GForceError, InvalidSettings, nearest, one_of
 from processor.core.events import canonical_label
@@ -39,6 +40,10 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The label an expired decision counts as; None drops it."""
     parking: int
     duplicate_horizon: int
+    watch: WatchSettings | None
+    """When to alert; None where nothing is watched."""
+    windows: tuple[int, ...]
+    """Of the gauges, in buckets. Nothing that is recorded depends on them, so they are not part of the digest."""
 
     @property
     def seed_bytes(self) -> bytes:
@@ -68,6 +73,8 @@ def of_table(table: TenantTable, seed: Secret) -> TenantConfig:
         on_expiry=_expiry_label(table.on_expiry, settings.labels),
         parking=int(table.parking),
         duplicate_horizon=int(table.duplicate_horizon),
+        watch=_watch(table),
+        windows=_windows(table, settings),
     )
 
 
@@ -100,6 +107,7 @@ def canonical(tenant: TenantConfig) -> bytes:
         "on_expiry": tenant.on_expiry,
         "parking": tenant.parking,
         "duplicate_horizon": tenant.duplicate_horizon,
+        "watch": msgspec.to_builtins(tenant.watch),
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
@@ -147,6 +155,28 @@ def _shadow(name: ShadowName, policy: Policy) -> Policy:
         eta=policy.eta,
         balance=policy.balance,
     )
+
+
+def _watch(table: TenantTable) -> WatchSettings | None:
+    if not table.watch or table.feedback != "all":
+        return None  # labels that come for some decisions only say nothing about the others
+    return WatchSettings(tolerance=table.tolerance, alpha=table.alpha, false_alarm_pairs=table.false_alarm_pairs)
+
+
+def _windows(table: TenantTable, settings: Settings) -> tuple[int, ...]:
+    """In buckets; by default one bucket and seven, where so many are kept."""
+    if table.windows is None:
+        return tuple(size for size in (1, 7) if size <= settings.keep)
+    sizes = []
+    for window in table.windows:
+        size, rest = divmod(int(window), settings.bucket)
+        if rest or not 1 <= size <= settings.keep:
+            raise InvalidSettings(
+                f"a window of {int(window)} ms does not fit: use multiples of bucket ({settings.bucket} ms), "
+                f"at most keep ({settings.keep}) of them"
+            )
+        sizes.append(size)
+    return tuple(sorted(set(sizes)))
 
 
 def _expiry_label(text: str, labels: tuple[str, ...]) -> str | None:

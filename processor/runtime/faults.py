@@ -21,15 +21,16 @@ def step_around_faults(
     now: int,
     terms: Terms,
     report: Callable[[Exception], None],
+    acknowledged: Sequence[tuple[str, int]] = (),
 ) -> tuple[Outcome, Poison]:
     """Step; should that fail, find the records at fault and step without them."""
     try:
-        return step(partition, asked, entries, slabs, clock, terms), set()
+        return step(partition, asked, entries, slabs, clock, terms, acknowledged), set()
     except Exception as error:  # the boundary that keeps a partition moving
         report(error)
     poison = _bisect(partition, raws, entries, clock, now, terms)
     without = decode(raws, partition.number, partition.partitions, now, terms, poison)
-    return step(partition, without, entries, slabs, clock, terms), poison
+    return step(partition, without, entries, slabs, clock, terms, acknowledged), poison
 
 
 def _bisect(

@@ -63,6 +63,8 @@ class Owned:
     snapshot: Snapshot | None = None
     paused: set[str] = field(default_factory=set)
     """inputs not read from until what is buffered is committed"""
+    acknowledged: list[tuple[str, int]] = field(default_factory=list)
+    """alerts acknowledged by a person, which the next batch takes along: tenant and number"""
     broken: bool = False
     resumed: bool = False
     """a person said go on, and no stretch of mostly good records has come since"""

@@ -17,11 +17,13 @@ MAX_KEY = 10_000
 
 
 def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -> None:
-    """Decisions, dead letters, changelog and journal of one partition."""
+    """Decisions, alerts, dead letters, changelog and journal of one partition."""
     number = batch.owned.number
     for made in batch.outcome.decisions:
         value = codec.from_json(topics.decisions, made.value) if codec else made.value
         output.send(At(topics.decisions, -1), made.tenant.encode(), value, made.headers)
+    for alert in batch.outcome.alerts:
+        output.send(At(topics.alerts, -1), alert.tenant.encode(), alert.encode())
     for letter in batch.outcome.dead_letters:
         _publish_dead_letter(output, topics, number, letter)
     key = str(number).encode()

@@ -27,6 +27,7 @@ from processor.adapters.log import (
     Unknown,
 )
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
+from processor.core.delays import LATENCY_BOUNDS, bucket_of
 from processor.core.identity import Identity
 from processor.core.journal import (
     JournalRecord,
@@ -90,6 +91,9 @@ class Worker:
         self.trim, self.codec = trim, codec
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
+        self.latencies = [0] * (len(LATENCY_BOUNDS) + 1)
+        """requests committed, by the milliseconds since their timestamp"""
+        self.latency_sum = 0
         self._assigned: set[At] = set()
         self._written: dict[At, int] = {}
         self._make_output = make_output
@@ -138,6 +142,17 @@ class Worker:
         owned.broken, owned.resumed, owned.seen, owned.garbage = False, True, 0, 0
         self._forget(owned, "resumed")
         return True
+
+    def acknowledge(self, tenant: str, alert: int) -> bool:
+        """A person has seen a tolerance alert; False if this process does not have it. Others clear by themselves."""
+        for owned in self.owned.values():
+            if owned.partition is not None and tenant in owned.partition.tenants:
+                watch = owned.partition.tenants[tenant].watch
+                known = watch is not None and any(a.number == alert and a.kind == "tolerance" for a in watch.alerts)
+                if known and (tenant, alert) not in owned.acknowledged:
+                    owned.acknowledged.append((tenant, alert))
+                return known
+        return False
 
     def has_lag(self, owned: Owned) -> bool:
         """Whether there is input this partition has not processed."""
@@ -298,7 +313,7 @@ class Worker:
         if not self._is_current(view, partition):
             self._forget(owned, "the store is not at the state in memory")
             return None
-        if not raws and not view.slabs:
+        if not raws and not view.slabs and not owned.acknowledged:
             return None
         if self._breaks(owned, asked, len(raws)):
             return None
@@ -312,6 +327,7 @@ class Worker:
             now,
             self.terms,
             lambda error: self.notify("internal", {"partition": owned.number, "error": repr(error)}),
+            owned.acknowledged,
         )
         batch = self._batch(owned, raws, positions, outcome, asked, clock, now, sorted(poison))
         batch.page = page
@@ -420,6 +436,7 @@ class Worker:
             terms=self.terms.text if owned.partition.terms != self.terms.text else "",
             rules=outcome.rules,
             configs=outcome.configs,
+            acknowledged=list(owned.acknowledged),
             poison=poison,
             version=__version__,
         )
@@ -511,7 +528,9 @@ class Worker:
         before = batch.identity.sequence - 1
         owned.partition = advanced(batch.outcome.partition, batch.identity)
         owned.positions = batch.positions
+        self._note_latencies(owned)
         owned.buffer, owned.first_buffered = {}, None
+        del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.trouble = self.tick(), ""
         self._read_on(owned, owned.paused)
         self._advance_snapshot(batch)
@@ -530,6 +549,13 @@ class Worker:
         else:
             if applied is Applied.GAP:
                 self._forget(owned, "the store had lost state")
+
+    def _note_latencies(self, owned: Owned) -> None:
+        now = self.wall()
+        for record in owned.buffer.get(self.topics.requests, ()):
+            waited = max(now - record.timestamp, 0)
+            self.latencies[bucket_of(waited, LATENCY_BOUNDS)] += 1
+            self.latency_sum += waited
 
     def _advance_snapshot(self, batch: Batch) -> None:
         """A slice is committed: remember where the snapshot began, and once it is whole drop what is before it."""

@@ -80,7 +80,7 @@ class Replay:
         due = due_slot(record.clock, self._terms.slot)
         view = self.mirror.look_up(self.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH)
         entries = dict(zip(asked.ids, view.entries, strict=True))
-        outcome = step(partition, asked, entries, view.slabs, record.clock, self._terms)
+        outcome = step(partition, asked, entries, view.slabs, record.clock, self._terms, record.acknowledged)
         made = decisions_digest(made.value for made in outcome.decisions)
         _same(made == record.decisions_digest, f"{at}: a decision cannot be recomputed")
         state = state_digest(record.previous, outcome.writes)

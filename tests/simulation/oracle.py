@@ -54,6 +54,8 @@ class Oracle:
         for number in range(self.partitions):
             partition = self._replay(number)
             parked += partition.parked
+            waiting = sum(tenant.waits.pending for tenant in partition.tenants.values())
+            must(waiting == partition.pending, "the tenants' pending decisions are not those of the partition")
             for tenant in partition.tenants.values():
                 joined += tenant.tally["labels_joined"]
                 duplicate += tenant.tally["labels_duplicate"]
@@ -78,6 +80,7 @@ class Oracle:
         mirror.claim(number, TOKEN)
         partition: Partition | None = None
         decisions: list[bytes] = []
+        alerts: list[bytes] = []
         positions = {topic: self.reader.bounds(At(topic, number))[0] for topic in self.topics.inputs}
         for entry in journal:
             record = JournalRecord.decode(entry.value or b"")
@@ -94,10 +97,13 @@ class Oracle:
             mirror.apply(number, TOKEN, identity, record.sequence - 1, outcome.writes)
             partition = advanced(outcome.partition, identity)
             decisions += [made.value for made in outcome.decisions]
+            alerts += [alert.encode() for alert in outcome.alerts]
         must(partition is not None, "nothing was committed")
         assert partition is not None
         published = [r.value for r in self._all(self.topics.decisions, number)]
         must(published == decisions, "the decisions published are not those recomputed")
+        raised = [r.value for r in self._all(self.topics.alerts, number)]
+        must(raised == alerts, "the alerts published are not those recomputed")
         self._compare_store(number, partition, mirror)
         return partition
 
@@ -118,7 +124,7 @@ class Oracle:
             partition.number, TOKEN, asked.ids, due_slot(record.clock, self.terms.slot), SLOTS_PER_BATCH
         )
         entries = dict(zip(asked.ids, view.entries, strict=True))
-        outcome = step(partition, asked, entries, view.slabs, record.clock, self.terms)
+        outcome = step(partition, asked, entries, view.slabs, record.clock, self.terms, record.acknowledged)
         must(
             decisions_digest(made.value for made in outcome.decisions) == record.decisions_digest,
             "a decision cannot be recomputed",

@@ -19,6 +19,7 @@ from processor.adapters.memory_broker import MemoryBroker
 from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory_store import MemoryStore
 from processor.adapters.store import Applied, Identity, Page, Store, StoreError, StoreUnavailable, View
+from processor.core.alerts import WatchSettings
 from processor.core.events import Limits
 from processor.core.settings import Policy, Settings
 from processor.core.step import Terms
@@ -42,6 +43,7 @@ RULES = TenantRules(
     on_expiry=None,
     parking=6_000,
     horizon=12_000,
+    watch=WatchSettings(alpha=0.9, false_alarm_pairs=2, clear=2, learning=1),
 )
 TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000, slot=500)
 PACE = Pace(
@@ -185,7 +187,17 @@ class World:
                 if isinstance(error, Stop):
                     raise Violation(f"a processor stopped: {error}") from error
                 return  # as an unhandled error would: the process ends and is started again
+            if self.now % 7 == 0:  # without the generator, so that a seed keeps its history whatever is acknowledged
+                self._acknowledge(worker)
             self._hook(process.name, "turn")
+
+    @staticmethod
+    def _acknowledge(worker: Worker) -> None:
+        """A person looks, and acknowledges what is open."""
+        for owned in worker.owned.values():
+            for tenant in owned.partition.tenants.values() if owned.partition else ():
+                for alert in tenant.watch.alerts if tenant.watch else ():
+                    worker.acknowledge(tenant.name, alert.number)
 
     def make_input(self, name: str, listener: Worker) -> Input:
         return MemoryInput(self.broker, name, GROUP, TOPICS.inputs, listener)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
@@ -67,12 +68,12 @@ class Bench:
         self.offsets[source] += 1
         return Raw(source, self.offsets[source], 1_000, tenant.encode(), json.dumps(event).encode())
 
-    def batch(self, *raws: Raw, clock: int = 1_000) -> Outcome:
+    def batch(self, *raws: Raw, clock: int = 1_000, acknowledged: Sequence[tuple[str, int]] = ()) -> Outcome:
         ordered = sorted(raws, key=lambda raw: (raw.source != REQUESTS, raw.offset))
         asked = decode(ordered, 0, 1, clock, self.terms, set())
         view = self.store.look_up(0, TOKEN, asked.ids, due_slot(clock, self.terms.slot), 16)
         entries = dict(zip(asked.ids, view.entries, strict=True))
-        outcome = step(self.partition, asked, entries, view.slabs, clock, self.terms)
+        outcome = step(self.partition, asked, entries, view.slabs, clock, self.terms, acknowledged)
         after = Identity("l", self.partition.identity.sequence + 1, GENESIS)
         self.store.apply(0, TOKEN, after, after.sequence - 1, outcome.writes)
         self.partition = advanced(outcome.partition, after)
@@ -276,6 +277,7 @@ def test_entries_survive_their_bytes(kinds: int, propensity: int | None, data: s
     entry = Pending(
         tenant=data.draw(st.integers(0, 65_535)),
         content=data.draw(st.integers(0, 2**32 - 1)),
+        at=data.draw(st.integers(0, 2**32 - 1)),
         due=data.draw(st.integers(0, 2**32 - 1)),
         remove=data.draw(st.integers(0, 2**32 - 1)),
         propensity=propensity,
@@ -287,9 +289,9 @@ def test_entries_survive_their_bytes(kinds: int, propensity: int | None, data: s
     assert decode_entry(entry.encode()) == entry
 
 
-def test_a_pending_decision_of_five_experts_takes_at_most_24_bytes() -> None:
-    entry = Pending(1, 2, 3, 4, None, 1, 2, decided=(1, 2, 1), predictions=(1, 2, 1, 2, 2))
-    assert len(entry.encode()) <= 24
+def test_a_pending_decision_of_five_experts_takes_at_most_28_bytes() -> None:
+    entry = Pending(1, 2, 3, 4, 5, None, 1, 2, decided=(1, 2, 1), predictions=(1, 2, 1, 2, 2))
+    assert len(entry.encode()) <= 28
 
 
 def test_other_entries_survive_their_bytes_and_unknown_ones_are_refused() -> None:
