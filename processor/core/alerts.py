@@ -128,5 +128,7 @@ class StreamFigures(msgspec.Struct, frozen=True, kw_only=True):
     """wealth of the tolerance test as a share of its threshold; stays where it was when it was raised"""
     drift: float
     """the same of the drift detector; 1 while it is raised"""
+    recovery: float
+    """while drift is raised: evidence of recovery as a share of what clears it; else 0"""
     tolerance_raised: bool
     drift_raised: bool

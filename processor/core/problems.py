@@ -63,13 +63,9 @@ def equal_error_rates(by_choice: Floats, labels: Floats, fairness: Floats) -> Fl
     trust = labels / (labels + FULL_CELL)
     total = ordered_sum(trust, axis=1)
     share = trust / np.where(total > 0, total, 1.0)[:, None, :]
-    rows = np.zeros((batch, kinds, groups, groups, choices))
-    for y in range(kinds):
-        for g in range(groups):
-            scale = fairness[:, y] * np.sqrt(groups * trust[:, g, y])
-            for h in range(groups):
-                own = 1.0 if g == h else 0.0
-                rows[:, y, g, h, :] = (scale * (own - share[:, h, y]))[:, None] * by_choice[:, h, :, y]
+    scale = fairness[:, :, None] * np.sqrt(groups * np.swapaxes(trust, 1, 2))
+    coefficient = scale[..., None] * (np.eye(groups) - np.swapaxes(share, 1, 2)[:, :, None, :])  # [b, y, g, h]
+    rows: Floats = coefficient[..., None] * np.moveaxis(by_choice, 3, 1)[:, :, None]
     return rows.reshape(batch, kinds * groups, groups * choices)
 
 

@@ -236,6 +236,7 @@ def _figures(stream: Stream) -> StreamFigures:
         pairs=stream.seen[0],
         tolerance=stream.tolerance_wealth / stream.limit,
         drift=1.0 if drift_raised else stream.drift_wealth / stream.level,
+        recovery=stream.recovery_wealth / stream.clear if drift_raised else 0.0,
         tolerance_raised=tolerance_raised,
         drift_raised=drift_raised,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from processor.core import Axes, Counters, Policy, rule_of
 from processor.core.counters import WEIGHT_UNIT
 from processor.core.draws import DRAWS, draws
 from processor.core.exact import ONE, Floats, Ints, Parts
+from processor.core.rule import Rule
 from producers.delays import NEVER
 from producers.synthetic import Cases
 
@@ -57,11 +58,12 @@ def simulate(
     delays: Ints | None = None,
     window: int | None = None,
     positive_only: PositiveOnly | None = None,
+    make_rule: Callable[[Policy, Counters, tuple[str, ...]], Rule] = rule_of,
 ) -> Run:
     """Decide all cases in order of arrival.
 
     ``delays[run, round]`` says after how many rounds the label is known (default: before the next case);
-    ``window`` learns from the labels of the last so many rounds only.
+    ``window`` learns from the labels of the last so many rounds only; ``make_rule`` tries another reading of a policy.
     """
     axes = _axes(cases)
     unit = WEIGHT_UNIT if positive_only and positive_only.weighted else 1
@@ -75,7 +77,7 @@ def simulate(
         _turn_ring(ring, window, start, axes, total)
         _learn(total, ring, cases, run, known[start], propensity, positive_only)
         learnt_from = total if window is None else sum(ring, Counters.zeros(axes, cases.runs, unit))
-        rule = rule_of(policy, learnt_from, axes.labels)
+        rule = make_rule(policy, learnt_from, axes.labels)
         learner = np.repeat(np.arange(cases.runs), stop - start)
         group = cases.group[:, start:stop].ravel()
         label = cases.label[:, start:stop].ravel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.core import ABSENT, InvalidInput, Learner, Policy, Request, Settings
+from processor.core import ABSENT, InvalidInput, Learner, Policy, Request, Settings, rule_of
 from processor.experiments import figures, lineup
 from processor.experiments.scores import score
 from processor.experiments.simulate import PositiveOnly, blocks, run_draws, simulate
-from processor.experiments.stress import skewed_experts
+from processor.experiments.stress import skewed_experts, uniform_fallback
 from producers.delays import NEVER, Delay
 from producers.synthetic import Cases, Population, one_cell_experts, paper_population
 
@@ -79,6 +80,17 @@ def test_what_is_not_seen_biases_a_naive_learner() -> None:
     naive = gaps(cases, uniforms, lineup.GAP, positive_only=PositiveOnly(None, weighted=False))
     weighted = gaps(cases, uniforms, lineup.GAP, positive_only=PositiveOnly(0.05))
     assert weighted.max() < naive.max()
+
+
+def test_an_absent_expert_is_replaced_by_the_next_best_and_not_by_anybody(uniforms: np.ndarray) -> None:
+    cases = replace(paper_population(mu_b=0.3), abstain=0.2).draw(np.random.default_rng(6), RUNS, ROUNDS)
+    shipped, anybody = (
+        score(cases, simulate(cases, lineup.MIXTURE, uniforms, make_rule=make)) for make in (rule_of, uniform_fallback)
+    )
+    assert shipped.loss.mean() == pytest.approx(0.21, abs=0.005)
+    assert anybody.loss.mean() == pytest.approx(0.222, abs=0.005)
+    in_a, in_b = anybody.rate.mean(axis=0)[:, 0] - shipped.rate.mean(axis=0)[:, 0]
+    assert in_a > in_b + 0.015 > 0.015
 
 
 def test_blocks_cover_every_round_once_and_start_small() -> None:

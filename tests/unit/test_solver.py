@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core import Policy, problems
+from processor.core import Counters, Policy, problems, solver
 from processor.core.estimates import cross_instance, estimate, keep_rate, weights
+from processor.core.exact import FEW, Floats, power
 from processor.core.policies import rule_of
 from processor.core.problems import Problem
 from processor.core.reference import solve_slsqp
@@ -62,6 +63,72 @@ def test_the_answer_does_not_depend_on_what_else_is_in_the_batch(seed: int, grou
     for i in range(5):
         alone = solve(Problem(problem.rows[i : i + 1], problem.linear[i : i + 1], problem.centre[i : i + 1]))
         assert alone[0].tobytes() == together[i].tobytes()
+
+
+def awkward_problems(rng: np.random.Generator, count: int) -> Problem:
+    """Two-by-two problems at the edges: zeros of both signs, equal rows and columns, numbers far apart in size."""
+    whole = rng.random((count, 1, 1)) < 0.3
+    rows = np.where(whole, rng.integers(-2, 3, size=(count, 5, 4)), rng.normal(size=(count, 5, 4)))
+    reach = rng.choice([0.0, 3.0, 8.0, 200.0], size=(count, 1, 1))
+    rows *= 10.0 ** (reach * rng.uniform(-1, 1, size=(count, 5, 1)))
+    rows[rng.random(rows.shape) < 0.2] = 0.0
+    rows[rng.random(rows.shape) < 0.1] = -0.0
+    rows = np.where(rng.random((count, 1, 1)) < 0.2, rows[:, :1], rows)
+    rows = np.where(rng.random((count, 1, 1)) < 0.2, rows[:, :, [0, 0, 2, 2]], rows)
+    linear = rng.normal(size=(count, 4)) * rng.choice([0.0, 1e-9, 1.0, 1e9], size=(count, 1))
+    centre = np.where(rng.random((count, 1, 1)) < 0.2, [1.0, 0.0], rng.dirichlet(np.ones(2), size=(count, 2)))
+    return Problem(rows, linear, centre)
+
+
+def bits(x: Floats) -> bytes:
+    """All bits, but every NaN alike."""
+    return np.where(np.isnan(x), np.nan, x).tobytes()
+
+
+@given(seed=seeds)
+def test_a_problem_alone_is_solved_to_the_bit_as_in_a_batch(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for problem in (random_problem(rng, 20, 2, 2), awkward_problems(rng, 100)):
+        with np.errstate(all="ignore"):  # the largest overflow
+            together = solve(problem)
+            parts = zip(problem.rows, problem.linear, problem.centre, strict=True)
+            alone = [solve(Problem(*(part[None] for part in parts_of_one))) for parts_of_one in parts]
+        assert bits(np.concatenate(alone)) == bits(together)
+
+
+def test_the_edges_are_met_alone_too() -> None:
+    """Where the ridge is lost beside huge rows, plain floats cannot divide and arrays take over."""
+    flat = Problem(np.full((2, 1, 4), 1e9), np.zeros((2, 4)), np.full((2, 2, 2), 0.5))
+    one = Problem(flat.rows[:1], flat.linear[:1], flat.centre[:1])
+    with pytest.raises(ZeroDivisionError):
+        solver._two_by_two_alone(one)
+    with np.errstate(all="ignore"):
+        assert bits(solve(one)) == bits(solve(flat)[:1])
+
+
+def only(counters: Counters, b: int) -> Counters:
+    decisions, seen, labels, trials, losses, outcomes = (array[b : b + 1] for array in counters.arrays())
+    return Counters(decisions, seen, labels, trials, losses, outcomes, counters.unit)
+
+
+@given(seed=seeds, experts=st.integers(3, 6))
+def test_a_rule_alone_is_to_the_bit_the_rule_in_a_batch(seed: int, experts: int) -> None:
+    counters = random_counters(np.random.default_rng(seed), axes(experts=experts), batch=8)
+    for policy in (Policy(), Policy(objective="bound"), Policy(objective="paper"), Policy(policy="mw")):
+        together = rule_of(policy, counters, ("y0", "y1"))
+        for b in range(8):
+            alone = rule_of(policy, only(counters, b), ("y0", "y1"))
+            assert alone.selection.tobytes() == together.selection[b : b + 1].tobytes()
+            assert alone.expert_parts.tobytes() == together.expert_parts[b : b + 1].tobytes()
+
+
+@given(seed=seeds)
+def test_few_powers_are_to_the_bit_those_of_many(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    base = rng.choice([0.0, 0.5, 0.65, 1.0, *rng.random(4)], size=3 * FEW)
+    exponent = rng.integers(0, 10 ** rng.integers(1, 10, size=base.size))
+    few = [power(base[i : i + 3], exponent[i : i + 3]) for i in range(0, base.size, 3)]
+    assert np.concatenate(few).tobytes() == power(base, exponent).tobytes()
 
 
 def test_where_the_minimiser_is_not_unique_the_base_rates_decide() -> None:
