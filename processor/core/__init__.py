@@ -13,12 +13,13 @@ from .axes import Axes
 from .codec import decode_state, encode_state
 from .counters import ABSENT, Counters
 from .errors import GForceError, IncompatibleState, InvalidInput, InvalidSettings
-from .learner import IN_FORCE, Decision, Learner, Request
+from .learner import Decision, Learner, Request
 from .metrics import Fairness, fairness
 from .policies import rule_of
 from .rule import Rule
 from .settings import Balance, Policy, Prior, Settings
 from .state import State
+from .together import IN_FORCE
 
 __all__ = [
     "ABSENT",

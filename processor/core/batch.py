@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
-from .entry import entry_id
+from .entry import entry_ids
 from .events import (
     FeedbackEvent,
     Limits,
@@ -103,12 +104,25 @@ def decode(
     """Decode and check every record by itself."""
     asked = Asked([], [], [], 0)
     garbage = 0
+    latest = now + terms.max_future
+    homes: dict[bytes | None, Home] = {}
     for raw in raws:
         try:
-            if (raw.source, raw.offset) in poison:
+            if poison and (raw.source, raw.offset) in poison:
                 raise Rejected(Reason.INTERNAL, "processing this record failed; see the processor's log")
-            event = _decode_one(raw, partition, partitions, now, terms)
-            key = entry_id(event.tenant, event.decision_id)
+            if raw.refused is not None:
+                raise Rejected(raw.refused.reason, raw.refused.detail)
+            event: RequestEvent | FeedbackEvent
+            if raw.source == REQUESTS:
+                event = decode_request(raw.value, terms.limits)
+            else:
+                event = decode_feedback(raw.value, terms.limits)
+            home = homes.get(raw.key)
+            if home is None or home.tenant != event.tenant:
+                home = homes[raw.key] = _home(raw.key, event.tenant, partition, partitions)
+            if raw.timestamp > latest:
+                raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
+            key = home.entry_id(event.decision_id)
             if isinstance(event, RequestEvent):
                 asked.requests.append((raw, event, key))
             else:
@@ -119,20 +133,21 @@ def decode(
     return replace(asked, garbage=garbage)
 
 
-def _decode_one(raw: Raw, partition: int, partitions: int, now: int, terms: Terms) -> RequestEvent | FeedbackEvent:
-    if raw.refused is not None:
-        raise Rejected(raw.refused.reason, raw.refused.detail)
-    decode_event = decode_request if raw.source == REQUESTS else decode_feedback
-    event = decode_event(raw.value, terms.limits)
-    if raw.key != event.tenant.encode():
+class Home(NamedTuple):
+    """A tenant whose records have the right key and are on the right partition."""
+
+    tenant: str
+    entry_id: Callable[[str], bytes]
+
+
+def _home(key: bytes | None, tenant: str, partition: int, partitions: int) -> Home:
+    if key != tenant.encode():
         raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
-    if partition_of(raw.key, partitions) != partition:
+    if partition_of(key, partitions) != partition:
         raise Rejected(
             Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
         )
-    if raw.timestamp > now + terms.max_future:
-        raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
-    return event
+    return Home(tenant, entry_ids(tenant))
 
 
 def due_slot(clock: int, slot: int) -> int:

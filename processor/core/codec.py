@@ -19,7 +19,8 @@ from .state import State
 
 MAGIC = b"GFORCE"
 VERSION = 1
-_WIDTHS = ("<u1", "<u2", "<u4", "<u8")
+_WIDTHS = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<u8")))
+_MARKS = (b"\x00", b"\x01", b"\x02", b"\x03")
 
 
 def encode_state(state: State) -> bytes:
@@ -80,17 +81,17 @@ def decode_counters(data: bytes, axes: Axes, unit: int) -> Counters:
 
 
 def _pack(array: Ints) -> bytes:
-    largest = int(array.max(initial=0))
-    if int(array.min(initial=0)) < 0:
+    largest = int(array.view(np.uint64).max(initial=0))  # a negative one would be the largest of all
+    if largest >= 1 << 63:
         raise IncompatibleState("a counter is negative: counters only ever grow, so this state is damaged")
-    width = next(i for i, w in enumerate(_WIDTHS) if largest <= np.iinfo(w).max)
-    return bytes([width]) + array.astype(_WIDTHS[width]).tobytes()
+    width = (largest > 0xFF) + (largest > 0xFFFF) + (largest > 0xFFFF_FFFF)
+    return _MARKS[width] + array.astype(_WIDTHS[width]).tobytes()
 
 
 def _unpack_into(array: Ints, data: bytes, start: int) -> int:
     if start >= len(data) or data[start] >= len(_WIDTHS):
         raise IncompatibleState("the counters end too early or have an unknown width")
-    dtype = np.dtype(_WIDTHS[data[start]])
+    dtype = _WIDTHS[data[start]]
     end = start + 1 + array.size * dtype.itemsize
     if end > len(data):
         raise IncompatibleState(f"{len(data)} bytes of counters where at least {end} are needed")

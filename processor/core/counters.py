@@ -62,15 +62,20 @@ class Counters:
         if len(units) != 1:
             raise IncompatibleState(f"cannot batch counters of different units {sorted(units)}")
         joined = (np.concatenate(arrays) for arrays in zip(*(part.arrays() for part in parts), strict=True))
-        return cls._of(joined, units.pop())
+        return cls.of(joined, units.pop())
 
     @classmethod
-    def _of(cls, arrays: Iterable[Ints], unit: int) -> Counters:
+    def of(cls, arrays: Iterable[Ints], unit: int) -> Counters:
+        """From the arrays in the order of ``arrays``."""
         decisions, seen, labels, trials, losses, outcomes = arrays
         return cls(decisions, seen, labels, trials, losses, outcomes, unit)
 
     def arrays(self) -> tuple[Ints, ...]:
         return (self.decisions, self.seen, self.labels, self.trials, self.losses, self.outcomes)
+
+    def row(self, learner: int) -> Counters:
+        """One learner of the batch: a view, not a copy."""
+        return Counters.of((array[learner : learner + 1] for array in self.arrays()), self.unit)
 
     @property
     def arrivals(self) -> Ints:
@@ -85,7 +90,7 @@ class Counters:
         return per_learner
 
     def copy(self) -> Counters:
-        return Counters._of((array.copy() for array in self.arrays()), self.unit)
+        return Counters.of((array.copy() for array in self.arrays()), self.unit)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -11,6 +11,7 @@ changes. A label is written as its number plus one; 0 is "nobody said anything".
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -26,10 +27,22 @@ _SETTLED = struct.Struct(">BHIIB")
 _PARKED = struct.Struct(">BHIqqB")
 
 
-def entry_id(tenant: str, decision_id: str) -> bytes:
-    """16 bytes that stand for a decision; the tenant is part of it, so tenants cannot collide."""
+def entry_ids(tenant: str) -> Callable[[str], bytes]:
+    """For a tenant's decisions, by their id, 16 bytes each; the tenant is part of them, so tenants cannot collide."""
     prefix = tenant.encode()
-    return blake2b(struct.pack(">I", len(prefix)) + prefix + decision_id.encode(), digest_size=ID_BYTES).digest()
+    start = blake2b(struct.pack(">I", len(prefix)) + prefix, digest_size=ID_BYTES)
+
+    def of(decision_id: str) -> bytes:
+        one = start.copy()
+        one.update(decision_id.encode())
+        return one.digest()
+
+    return of
+
+
+def entry_id(tenant: str, decision_id: str) -> bytes:
+    """The id of one entry."""
+    return entry_ids(tenant)(decision_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +99,16 @@ class Settled:
     remove: int
     label: int | None
 
+    @staticmethod
+    def labelled(pending: bytes, label: int) -> bytes:
+        """The entry of a pending decision once its label has come: the same tenant, content and end.
+
+        >>> pending = Pending(1, 2, 3, 4, 5, None, 0, 2, (1,), (1,))
+        >>> decode_entry(Settled.labelled(pending.encode(), 1))
+        Settled(tenant=1, content=2, remove=5, label=1)
+        """
+        return b"\x02%b%b%c" % (pending[1:7], pending[15:19], label)
+
     def encode(self) -> bytes:
         state = EXPIRED if self.label is None else LABELLED
         return _SETTLED.pack(state, self.tenant, self.content, self.remove, self.label or 0)
@@ -107,6 +130,15 @@ class Parked:
 
 
 Entry = Pending | Settled | Parked
+
+
+def content_of(data: bytes) -> int:
+    """The hash of the request behind the bytes of a decision, pending or settled.
+
+    >>> content_of(Settled(1, 2, 3, None).encode())
+    2
+    """
+    return int.from_bytes(data[3:7], "big")
 
 
 def decode_entry(data: bytes) -> Entry:

@@ -157,11 +157,11 @@ def canonical_label(label: Label) -> str:
     >>> [canonical_label(label) for label in (True, 1, "1", "True")]
     ['true', '1', '1', 'True']
     """
-    if isinstance(label, str):
-        return label
-    if isinstance(label, bool):
-        return "true" if label else "false"
-    return str(label)
+    if label is True:
+        return "true"
+    if label is False:
+        return "false"
+    return label if isinstance(label, str) else str(label)
 
 
 def key_of(tenant: str) -> bytes:
@@ -186,7 +186,7 @@ def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
         raise Rejected(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
     for label in predictions.values():
         if label.__class__ is not str:
-            predictions = {expert: canonical_label(said) for expert, said in predictions.items()}
+            predictions = {e: s if s.__class__ is str else canonical_label(s) for e, s in predictions.items()}
             break
     group = wire.group
     if group.__class__ is not str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from .axes import Axes
@@ -12,14 +14,14 @@ from .codec import encode_state
 from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
 from .draws import draws
 from .errors import IncompatibleState, InvalidInput, one_of
-from .exact import ONE, Ints, Parts
+from .events import RequestEvent
+from .exact import ONE, Ints
 from .policies import rule_of
 from .rule import Decided, Rule
 from .settings import Policy, Settings
 from .state import State
-
-IN_FORCE = "in-force"
-"""The name under which the outcomes of the policy that really decides are counted."""
+from .together import IN_FORCE as IN_FORCE
+from .together import Cases, Labels, decide_together, learn_together
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,15 @@ class Decision:
         return {label: part / ONE for label, part in self.parts.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn according to a record, for a replay that does not know the seed."""
+
+    label: str
+    expert: str | None
+    instance: str | None
+
+
 class Learner:
     """Decides each case by one expert's advice, so that error rates become equal across groups.
 
@@ -70,39 +81,54 @@ class Learner:
     def __init__(self, settings: Settings, seed: bytes, state: State | None = None) -> None:
         draws(seed, ())  # refuses a bad seed now and not at the first decision
         self.settings = settings
-        self._seed = seed
-        self._policies: dict[str, Policy] = {IN_FORCE: settings.policy}
-        self._policies |= {shadow.name: shadow for shadow in settings.shadows}
-        axes = Axes.of(
-            groups=settings.groups, labels=settings.labels, experts=settings.experts, policies=self._policies
-        )
+        self.seed = seed
+        self.policies: dict[str, Policy] = {IN_FORCE: settings.policy}
+        self.policies |= {shadow.name: shadow for shadow in settings.shadows}
+        self.kind = msgspec.msgpack.encode(settings)
+        """learners of the same kind and shape can decide together"""
+        axes = Axes.of(groups=settings.groups, labels=settings.labels, experts=settings.experts, policies=self.policies)
         unit = 1 if settings.feedback == "all" else WEIGHT_UNIT
         self.state = state or State(axes, bucket=settings.bucket, keep=settings.keep, unit=unit)
         self._check_state(axes, unit)
         self.state.extend(axes)
-        self._rules: dict[str, Rule] = {}
-        self._binary = any(policy.is_binary for policy in self._policies.values())
+        self._binary = any(policy.is_binary for policy in self.policies.values())
+
+    def clone(self) -> Learner:
+        """A copy to change; what is not changed stays shared."""
+        other = copy(self)
+        other.state = self.state.clone()
+        return other
 
     def decide(self, request: Request, at: int = 0) -> Decision:
         """Decide one case. ``at`` is its time, in the unit of the settings' bucket."""
         return self.decide_batch([request], at=[at])[0]
 
-    def decide_batch(self, requests: Sequence[Request], at: Sequence[int] | None = None) -> list[Decision]:
-        """Decide many cases by the same rule; nothing is learnt in between."""
+    def decide_batch(
+        self,
+        requests: Sequence[Request],
+        at: Sequence[int] | None = None,
+        drawn: Mapping[str, Drawn] | None = None,
+    ) -> list[Decision]:
+        """Decide many cases by the same rule; nothing is learnt in between.
+
+        ``drawn`` says by id what was drawn, where a record is to be followed instead of the seed. Shadows, of whose
+        draws there is no record, then count as the policy in force.
+        """
         if not requests:
             return []
         for request in requests:
             self.check(request)
-        self._make_room(requests)
-        axes = self.state.axes
-        group = np.array([axes.group_index[r.group] for r in requests], dtype=np.int64)
-        predictions = self._prediction_indices([r.predictions for r in requests])
-        uniforms = draws(self._seed, (r.decision_id for r in requests))
-        decided = {name: self._apply(name, group, predictions, uniforms) for name in self._policies}
-        times = np.asarray(at if at is not None else [0] * len(requests), dtype=np.int64)
-        self.state.add_decisions(times, group, decided[IN_FORCE].label)
-        self._rules.clear()
-        return [self._decision(i, request, decided) for i, request in enumerate(requests)]
+        self.make_room(requests)
+        cases = Cases(
+            self,
+            [request.decision_id for request in requests],
+            [request.group for request in requests],
+            [request.predictions for request in requests],
+            at if at is not None else [0] * len(requests),
+            drawn,
+        )
+        [verdicts] = decide_together([cases])
+        return [self._decision(i, request, verdicts.by_policy) for i, request in enumerate(requests)]
 
     def learn(self, decision: Decision, label: str, at: int = 0) -> None:
         """Join a true label to its decision. ``at`` is the label's time."""
@@ -125,33 +151,20 @@ class Learner:
         self, at: Ints, group: Ints, label: Ints, predictions: Ints, decided: Ints, weight: Ints | None
     ) -> None:
         """Join labels given by index into the axes of the state; see ``Counters.add_labels``."""
-        self.state.add_labels(at, group, label, predictions, decided, weight)
-        self._rules.clear()
+        learn_together([Labels(self, at, group, label, predictions, decided, weight)])
 
     def counters(self, window: int | None = None) -> Counters:
         """The counters of the newest buckets, or of the lifetime."""
         return self.state.window(window)
 
     def rule(self, policy: str = IN_FORCE) -> Rule:
-        """What a policy would do now; solved when first asked for and whenever the counters have changed."""
-        if policy not in self._rules:
-            counters = self.state.window(self.settings.window)
-            self._rules[policy] = rule_of(self._policies[policy], counters, self.state.axes.labels, self.settings.prior)
-        return self._rules[policy]
+        """What a policy would do now."""
+        counters = self.state.window(self.settings.window)
+        return rule_of(self.policies[policy], counters, self.state.axes.labels, self.settings.prior)
 
     def encode(self) -> bytes:
         """The whole state as bytes, to be given to ``decode_state``."""
         return encode_state(self.state)
-
-    def _apply(self, name: str, group: Ints, predictions: Ints, uniforms: Parts) -> Decided:
-        explore = None
-        if self.settings.feedback == "positive-only":
-            assert self.settings.positive is not None
-            assert self.settings.explore is not None
-            explore = (self.state.axes.label(self.settings.positive), self.settings.explore)
-        learner = np.zeros(len(group), dtype=np.int64)
-        labels = len(self.state.axes.labels)
-        return self.rule(name).decide(learner, group, predictions, uniforms, labels, explore)
 
     def _decision(self, i: int, request: Request, decided: Mapping[str, Decided]) -> Decision:
         axes, made = self.state.axes, decided[IN_FORCE]
@@ -194,13 +207,17 @@ class Learner:
                 )
         return np.array([label_weight(d.parts[positive]) for d in decisions], dtype=np.int64)
 
-    def _make_room(self, requests: Sequence[Request]) -> None:
+    def make_room(self, requests: Sequence[Request | RequestEvent]) -> None:
+        """Take on groups and experts that were not met before."""
+        axes = self.state.axes
         groups = {request.group for request in requests}
         experts = {expert for request in requests for expert in request.predictions}
-        grown = self.state.axes.extended(groups=groups, experts=experts)
-        if grown != self.state.axes:
-            self.state.extend(grown)
-            self._rules.clear()
+        if not (groups <= axes.group_index.keys() and experts <= axes.expert_index.keys()):
+            self.state.extend(axes.extended(groups=groups, experts=experts))
+
+    def accepts(self, group: str) -> bool:
+        """Whether its objectives can take this group on: those for two groups know which two."""
+        return not self._binary or group in self.settings.groups
 
     def check(self, request: Request) -> None:
         """Raise InvalidInput if this request cannot be decided."""
@@ -210,7 +227,7 @@ class Learner:
             )
         for label in request.predictions.values():
             self.state.axes.label(label)
-        if self._binary and request.group not in self.settings.groups:
+        if not self.accepts(request.group):
             raise InvalidInput(
                 f'request "{request.decision_id}" is of group "{request.group}", but objective '
                 f'"{self.settings.policy.objective}" is for {one_of(self.settings.groups)} only: '

@@ -90,6 +90,11 @@ class Rule:
             probabilities = _with_floor(probabilities, positive, floor_parts)
         return Decided(label, instance, expert, probabilities)
 
+    def chances(self, group: int, present: Mask, learner: int = 0) -> tuple[Parts, Parts]:
+        """How likely each instance was [i], and each expert given the instance [i, f], for one case; out of 2³²."""
+        experts = self._expert_parts_for(np.array([learner]), np.array([group]), present[None, :])
+        return self._selection_parts[learner, group], experts[0]
+
     def _check(self, present: Mask, predictions: Ints, labels: int) -> None:
         if not present.any(axis=1).all():
             row = int(np.argmin(present.any(axis=1)))

@@ -74,6 +74,14 @@ class State:
                 counters.add_labels(*part, weight=None if weight is None else weight[rows])
         self._drop_old()
 
+    def add(self, number: int, delta: Counters) -> None:
+        """Add counts of one time bucket."""
+        for counters in self._counters_of(number):
+            for mine, more in zip(counters.arrays(), delta.arrays(), strict=True):
+                mine += more
+        if number == self.newest:
+            self._drop_old()
+
     def merge(self, other: State) -> None:
         """Add another state to this one."""
         if (self.bucket, self.unit) != (other.bucket, other.unit):

@@ -6,22 +6,24 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 
 from .alert_events import AlertEvent
 from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
-from .entry import Entry, Parked, Pending, Settled, decode_entry
-from .errors import InvalidInput
+from .entry import LAST_SECOND, PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, content_of, decode_entry
 from .events import DecisionEvent, FeedbackEvent, Reason, RequestEvent, encode_decision
 from .exact import ONE
 from .identity import Identity
-from .learner import Decision, Request
+from .joining import Decided, Joined, join, pending_entries
+from .learner import Drawn
 from .partition import Partition
-from .tenant import Joined, Tenant, TenantRules, content_hash, number_of
-from .writes import DeleteEntry, DropSlab, SetEntry, SetSlab, Writes
+from .tenant import Tenant, TenantRules, content_hash
+from .together import Cases, Verdicts, decide_together
+from .writes import DropSlab, SetSlab, Writes
 
 __all__ = [
     "FEEDBACK",
@@ -43,6 +45,22 @@ YOUNG = 1_000
 """A tenant with fewer labels than this …"""
 YOUNG_CHUNK = 50
 """… has its rule solved anew at least every so many requests."""
+
+
+Asking = tuple[Raw, RequestEvent, bytes]
+"""A request with the id of its entry."""
+Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
+"""Labels whose request has not come yet, by the id of the entry."""
+
+
+@dataclass
+class Docket:
+    """Requests of one tenant that are to be decided together."""
+
+    tenant: Tenant
+    cases: list[Asking] = field(default_factory=list)
+    content: list[int] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -71,15 +89,22 @@ def step(
     clock: int,
     terms: Terms,
     acknowledged: Sequence[tuple[str, int]] = (),
+    drawn: Mapping[str, Mapping[str, Drawn]] = MappingProxyType({}),
 ) -> Outcome:
     """Decide and learn. ``entries`` holds the stored entry of every id asked for, ``slabs`` every due slot.
 
     ``acknowledged`` names alerts, by tenant and number, that a person has acknowledged since the batch before.
+    ``drawn`` says what was drawn, by tenant and decision, for tenants whose seed a replay does not know.
     """
-    return _Step(partition, asked, entries, slabs, clock, terms).run(acknowledged)
+    return _Step(partition, asked, entries, slabs, clock, terms, drawn).run(acknowledged)
 
 
 class _Step:
+    """Works on tenants many at once: a batch touches hundreds, with a few records each.
+
+    Entries are kept as bytes, as stored, and taken apart only where one must be looked into by itself.
+    """
+
     def __init__(
         self,
         partition: Partition,
@@ -88,12 +113,14 @@ class _Step:
         slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
         clock: int,
         terms: Terms,
+        drawn: Mapping[str, Mapping[str, Drawn]],
     ) -> None:
+        self.drawn = drawn
         self.before, self.asked, self.slabs, self.clock, self.terms = partition, asked, slabs, clock, terms
         self.sequence = partition.identity.sequence + 1
         self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
-        self.entries: dict[bytes, Entry | None] = {k: decode_entry(v) if v else None for k, v in entries.items()}
-        self.changed: dict[bytes, Entry | None] = {}
+        self.entries = dict(entries)
+        self.changed: dict[bytes, bytes | None] = {}
         self.waiting_in: dict[int, list[bytes]] = {}
         self.touched: dict[str, Tenant] = {}
         self.numbers = list(partition.tenants)
@@ -115,34 +142,49 @@ class _Step:
 
     # Labels
 
-    def _join_labels(
-        self, feedback: Sequence[tuple[Raw, FeedbackEvent, bytes]]
-    ) -> dict[bytes, list[tuple[Raw, FeedbackEvent]]]:
+    def _join_labels(self, feedback: Sequence[tuple[Raw, FeedbackEvent, bytes]]) -> Early:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
-        early: dict[bytes, list[tuple[Raw, FeedbackEvent]]] = {}
-        joined: dict[str, list[Joined]] = {}
+        early: Early = {}
+        joined: dict[str, Joined] = {}
         for raw, event, key in feedback:
-            if self.entries.get(key) is None:
+            stored = self.entries.get(key)
+            if stored is None:
                 early.setdefault(key, []).append((raw, event))
-                continue
-            self._label(raw, event, key, joined)
+            else:
+                self._label(raw, event, key, stored, joined)
         self._learn(joined)
         return early
 
-    def _label(self, raw: Raw, event: FeedbackEvent, key: bytes, joined: dict[str, list[Joined]]) -> None:
+    def _label(self, raw: Raw, event: FeedbackEvent, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
         """One label whose decision (or earlier label) is known."""
         tenant = self._labelling_tenant(raw, event)
         if tenant is None:
             return
-        label = number_of(tenant.names.labels, event.label)
-        match entry := self.entries[key]:
-            case Pending():
-                if tenant.expects_label(entry):
-                    joined.setdefault(tenant.name, []).append(Joined(entry, label, self._time(raw)))
-                    self._settle(key, entry, label)
-                    self._count("labels_joined", tenant)
-                else:
-                    self._dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
+        label = tenant.names.labels.number(event.label)
+        if stored[0] == PENDING or (stored[0] == PENDING_WEIGHTED and self._expected(raw, tenant, stored)):
+            self._join(joined, tenant, key, stored, label, self._time(raw))
+        elif stored[0] != PENDING_WEIGHTED:
+            self._judge(raw, tenant, label, stored)
+
+    def _join(self, joined: dict[str, Joined], tenant: Tenant, key: bytes, stored: bytes, label: int, at: int) -> None:
+        """A label counts. Its decision is settled now; what it teaches is learnt with the others."""
+        if tenant.name not in joined:
+            joined[tenant.name] = Joined(tenant)
+        joined[tenant.name].add(stored, label, at)
+        self._set(key, Settled.labelled(stored, label))
+
+    def _expected(self, raw: Raw, tenant: Tenant, stored: bytes) -> bool:
+        """Whether a label may come for this decision; if not, it is a dead letter."""
+        entry = decode_entry(stored)
+        assert isinstance(entry, Pending)
+        if tenant.expects_label(entry):
+            return True
+        self._dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
+        return False
+
+    def _judge(self, raw: Raw, tenant: Tenant, label: int, stored: bytes) -> None:
+        """A label for what has a label already, or has expired, or waits with another label for its request."""
+        match decode_entry(stored):
             case Settled(label=None):
                 self._dead(raw, Reason.EXPIRED_DECISION, "the decision expired before its label came", tenant)
             case Settled(label=known) | Parked(label=known):
@@ -153,103 +195,132 @@ class _Step:
 
     def _labelling_tenant(self, raw: Raw, event: FeedbackEvent) -> Tenant | None:
         """The tenant of a label, to be changed; None, and a dead letter, if it can have no such label."""
-        tenant = self._tenant(event.tenant)
+        tenant = self.touched.get(event.tenant) or self._tenant(event.tenant)
         if tenant is None:
             self._dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
         elif event.label not in tenant.rules.settings.labels:
             self._dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's", tenant)
         else:
-            return self._change(tenant.name)
+            return self._change(event.tenant)
         return None
 
-    def _learn(self, joined: Mapping[str, list[Joined]]) -> None:
-        for name, labels in joined.items():
-            tenant = self._change(name)
-            self._alert(tenant, tenant.join(labels))
+    def _learn(self, joined: Mapping[str, Joined]) -> None:
+        ones = list(joined.values())
+        for one, changes in zip(ones, join(ones), strict=True):
+            self.partition.pending -= len(one.entries)
+            if not one.expired:
+                self._count("labels_joined", one.tenant, len(one.entries))
+            self._alert(one.tenant, changes)
 
     def _alert(self, tenant: Tenant, changes: Sequence[Change]) -> None:
         for change in changes:
             self.outcome.alerts.append(tenant.published(change, self.sequence))
             self._count(f"alerts_{change.state}", tenant)
 
-    def _settle(self, key: bytes, entry: Pending, label: int | None) -> None:
-        self._set(key, Settled(entry.tenant, entry.content, entry.remove, label))
-        self._change(self._numbered(entry.tenant).name).waits.settled(entry.at)
-        self.partition.pending -= 1
-
-    def _park(self, early: Mapping[bytes, list[tuple[Raw, FeedbackEvent]]]) -> None:
+    def _park(self, early: Early) -> None:
         """Keep labels whose request has not come; a second label for the same request is judged by the first."""
         for key, labels in early.items():
             for raw, event in labels:
-                if self.entries.get(key) is not None:
-                    self._label(raw, event, key, {})
+                if (stored := self.entries.get(key)) is not None:
+                    self._label(raw, event, key, stored, {})
                     continue
                 tenant = self._labelling_tenant(raw, event)
                 if tenant is None:
                     continue
                 until = self._slot(max(self.clock, self._time(raw)) + tenant.rules.parking)
-                label = number_of(tenant.names.labels, event.label)
-                self._set(key, Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b""))
+                label = tenant.names.labels.number(event.label)
+                parked = Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b"")
+                self._set(key, parked.encode())
                 self._wait(key, until)
                 self.partition.parked += 1
                 self._count("labels_parked", tenant)
 
     # Requests
 
-    def _decide_requests(self, early: dict[bytes, list[tuple[Raw, FeedbackEvent]]]) -> None:
-        made: dict[int, Made] = {}
-        by_tenant: dict[str, list[tuple[Raw, RequestEvent, bytes]]] = {}
-        for raw, event, key in self.asked.requests:
-            by_tenant.setdefault(event.tenant, []).append((raw, event, key))
-        for name, requests in by_tenant.items():
-            if self._tenant(name) is None:
-                for raw, _, _ in requests:
-                    self._dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
-                continue
-            for chunk in self._chunks(name, requests):
-                self._decide_chunk(name, chunk, early, made)
-        self.outcome.decisions.extend(made[offset] for offset in sorted(made))
+    def _decide_requests(self, early: Early) -> None:
+        """Round by round: a young tenant's rule is solved anew for every few of its requests."""
+        made: list[tuple[int, Made]] = []
+        left = self._by_tenant()
+        while left:
+            chunks = []
+            for name, requests in left.items():
+                young = int(self.partition.tenants[name].learner.counters().joined[0]) < YOUNG
+                chunks.append((self._change(name), requests[:YOUNG_CHUNK] if young else requests))
+            self._decide_chunks(chunks, early, made)
+            left = {
+                tenant.name: left[tenant.name][len(chunk) :]
+                for tenant, chunk in chunks
+                if len(chunk) < len(left[tenant.name])
+            }
+        self.outcome.decisions.extend(decision for _, decision in sorted(made, key=itemgetter(0)))
 
-    def _chunks(
-        self, name: str, requests: list[tuple[Raw, RequestEvent, bytes]]
-    ) -> Iterator[list[tuple[Raw, RequestEvent, bytes]]]:
-        start = 0
-        while start < len(requests):
-            tenant = self.partition.tenants[name]
-            young = int(tenant.learner.counters().joined[0]) < YOUNG
-            size = YOUNG_CHUNK if young else len(requests)
-            yield requests[start : start + size]
-            start += size
+    def _by_tenant(self) -> dict[str, list[Asking]]:
+        by_tenant: dict[str, list[Asking]] = {}
+        for asking in self.asked.requests:
+            by_tenant.setdefault(asking[1].tenant, []).append(asking)
+        for name in [name for name in by_tenant if self._tenant(name) is None]:
+            for raw, _, _ in by_tenant.pop(name):
+                self._dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
+        return by_tenant
 
-    def _decide_chunk(
-        self,
-        name: str,
-        chunk: Sequence[tuple[Raw, RequestEvent, bytes]],
-        early: dict[bytes, list[tuple[Raw, FeedbackEvent]]],
-        made: dict[int, Made],
+    def _decide_chunks(
+        self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: list[tuple[int, Made]]
     ) -> None:
-        tenant = self._change(name)
-        fresh: dict[bytes, tuple[Raw, RequestEvent, Request, int]] = {}
+        dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
+        verdicts = decide_together([self._cases(docket) for docket in dockets])
+        decided = []
+        for docket, verdict in zip(dockets, verdicts, strict=True):
+            docket.tenant.meet_policies()
+            made += self._made(docket, verdict)
+            decided.append(self._decided(docket, verdict))
+        joined: dict[str, Joined] = {}
+        for docket, one, entries in zip(dockets, decided, pending_entries(decided), strict=True):
+            self._remember(docket, one, entries, early, joined)
+        self._learn(joined)
+
+    def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
+        """The requests that are to be decided: not repeated, not beyond a limit."""
+        docket = Docket(tenant)
+        fresh: dict[bytes, int] = {}
         for raw, event, key in chunk:
             content = content_hash(event.group, event.predictions, bytes(event.context or b""))
-            known = self.entries.get(key)
-            if known is not None and not isinstance(known, Parked):
-                self._repeated(raw, tenant, known.content == content)
+            stored = self.entries.get(key)
+            if stored is not None and stored[0] != PARKED:
+                self._repeated(raw, tenant, content_of(stored) == content)
             elif key in fresh:
-                self._repeated(raw, tenant, fresh[key][3] == content)
-            else:
-                request = Request(event.decision_id, event.group, event.predictions)
-                if self._acceptable(raw, request, tenant):
-                    fresh[key] = (raw, event, request, content)
-        decisions = tenant.decide([f[2] for f in fresh.values()], [self._time(f[0]) for f in fresh.values()])
-        joined: dict[str, list[Joined]] = {}
-        for (key, (raw, event, _, content)), decision in zip(fresh.items(), decisions, strict=True):
-            made[raw.offset] = self._made(tenant, event, decision, raw.headers)
-            self._remember(key, tenant, decision, content, self._time(raw), joined)
-            self._count("decisions", tenant)
-            for late_raw, late_event in early.pop(key, []):
-                self._label(late_raw, late_event, key, joined)
-        self._learn(joined)
+                self._repeated(raw, tenant, fresh[key] == content)
+            elif self._acceptable(raw, event, tenant):
+                fresh[key] = content
+                docket.cases.append((raw, event, key))
+        docket.content = list(fresh.values())
+        docket.at = [self._time(raw) for raw, _, _ in docket.cases]
+        return docket
+
+    def _cases(self, docket: Docket) -> Cases:
+        events = [event for _, event, _ in docket.cases]
+        tenant = docket.tenant
+        tenant.learner.make_room(events)
+        return Cases(
+            tenant.learner,
+            [event.decision_id for event in events],
+            [event.group for event in events],
+            [event.predictions for event in events],
+            docket.at,
+            self.drawn.get(tenant.name),
+        )
+
+    def _decided(self, docket: Docket, verdicts: Verdicts) -> Decided:
+        """It waits from its own time on, should the clock (that of the slower input) be behind it."""
+        rules, slot = docket.tenant.rules, self.terms.slot
+        starts = [max(self.clock, at) for at in docket.at]
+        return Decided(
+            docket.tenant,
+            verdicts,
+            docket.content,
+            docket.at,
+            [(start + rules.expiry) // slot for start in starts],
+            [(start + rules.horizon) // slot for start in starts],
+        )
 
     def _repeated(self, raw: Raw, tenant: Tenant, same: bool) -> None:
         if same:
@@ -257,93 +328,109 @@ class _Step:
         else:
             self._dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
-    def _acceptable(self, raw: Raw, request: Request, tenant: Tenant) -> bool:
+    def _acceptable(self, raw: Raw, event: RequestEvent, tenant: Tenant) -> bool:
         names, rules = tenant.names, tenant.rules
-        if request.group not in names.groups and len(names.groups) >= rules.max_groups:
+        if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
             self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
             return False
-        if len({*names.experts, *request.predictions}) > rules.max_experts:
+        known, experts = names.experts.known.keys(), event.predictions.keys()
+        if not experts <= known and len(known | experts) > rules.max_experts:
             self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
-        if not set(request.predictions.values()) <= set(rules.settings.labels):
+        if not tenant.labels.issuperset(event.predictions.values()):
             self._dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
             return False
-        try:
-            tenant.learner.check(request)
-        except InvalidInput:
+        if not tenant.learner.accepts(event.group):
             self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
             return False
-        number_of(names.groups, request.group)
-        for expert in sorted(request.predictions):
-            number_of(names.experts, expert)
+        tenant.meet(event)
         return True
 
     def _remember(
-        self, key: bytes, tenant: Tenant, decision: Decision, content: int, at: int, joined: dict[str, list[Joined]]
+        self, docket: Docket, decided: Decided, entries: Sequence[bytes], early: Early, joined: dict[str, Joined]
     ) -> None:
-        """Keep a decision pending; a label that was parked for it counts now.
+        """Keep decisions pending; labels that were parked or came early for them count now."""
+        tenant = docket.tenant
+        self._count("decisions", tenant, len(entries))
+        tenant.waits.asked([min(max(at // 1_000, 0), LAST_SECOND) for at in docket.at])
+        self.partition.pending += len(entries)
+        for (_, _, key), entry, due, remove in zip(docket.cases, entries, decided.due, decided.remove, strict=True):
+            parked = self.entries.get(key)
+            self.entries[key] = self.changed[key] = entry
+            if parked is None:
+                self._wait(key, min(due, remove))
+            else:  # it already waits in the slot of the parked label, and moves on from there
+                self._take_parked(tenant, key, parked, entry, joined)
+            if key in early:
+                for raw, event in early.pop(key):
+                    stored = self.entries[key]
+                    assert stored is not None
+                    self._label(raw, event, key, stored, joined)
 
-        It waits from its own time on, should the clock (that of the slower input) be behind it.
-        """
-        rules, start = tenant.rules, max(self.clock, at)
-        due, remove = self._slot(start + rules.expiry), self._slot(start + rules.horizon)
-        entry = tenant.pending(decision, content, at, due, remove)
-        parked = self.entries.get(key)
-        self._set(key, entry)
-        tenant.waits.asked(entry.at)
-        self.partition.pending += 1
-        if isinstance(parked, Parked):
-            self.partition.parked -= 1
-            if tenant.expects_label(entry):
-                joined.setdefault(tenant.name, []).append(Joined(entry, parked.label, parked.timestamp))
-                self._settle(key, entry, parked.label)
-                self._count("labels_joined", tenant)
-            else:
-                self._dead(
-                    self._parked_raw(tenant, parked),
-                    Reason.LABEL_NOT_EXPECTED,
-                    "only positive decisions get labels",
-                    tenant,
-                )
-            return  # it already waits in the slot of the parked label, and moves on from there
-        self._wait(key, min(due, remove))
+    def _take_parked(self, tenant: Tenant, key: bytes, stored: bytes, entry: bytes, joined: dict[str, Joined]) -> None:
+        parked = decode_entry(stored)
+        assert isinstance(parked, Parked)
+        self.partition.parked -= 1
+        if self._expected(self._parked_raw(tenant, parked), tenant, entry):
+            self._join(joined, tenant, key, entry, parked.label, parked.timestamp)
 
-    def _made(self, tenant: Tenant, event: RequestEvent, decision: Decision, headers: Headers) -> Made:
-        policy = tenant.rules.settings.policy
-        value = encode_decision(
-            DecisionEvent(
-                tenant=tenant.name,
-                decision_id=decision.decision_id,
-                group=decision.group,
-                decision=decision.label,
-                expert=decision.expert,
-                instance=decision.instance,
-                probabilities={label: part / ONE for label, part in decision.parts.items()},
-                parts=dict(decision.parts),
-                policy=policy.policy,
-                objective=policy.objective if policy.policy == "gforce" else None,
-                config=tenant.rules.digest,
-                batch=self.sequence,
-                context=event.context,
-            )
+    def _made(self, docket: Docket, verdicts: Verdicts) -> list[tuple[int, Made]]:
+        """The decisions as published, each with its request's offset."""
+        tenant, decided = docket.tenant, verdicts.in_force
+        policy, labels = tenant.rules.settings.policy, tenant.learner.state.axes.labels
+        experts = (*tenant.learner.state.axes.experts, None)  # ABSENT is −1
+        instances = (*labels, None) if policy.has_instances else (None,) * (len(labels) + 1)
+        objective = policy.objective if policy.policy == "gforce" else None
+        rows = zip(
+            docket.cases,
+            decided.label.tolist(),
+            decided.expert.tolist(),
+            decided.instance.tolist(),
+            decided.probabilities.tolist(),
+            strict=True,
         )
-        return Made(tenant.name, value, headers)
+        return [
+            (
+                raw.offset,
+                Made(
+                    tenant.name,
+                    encode_decision(
+                        DecisionEvent(
+                            tenant.name,
+                            event.decision_id,
+                            event.group,
+                            labels[label],
+                            experts[expert],
+                            instances[instance],
+                            {name: part / ONE for name, part in zip(labels, parts, strict=True)},
+                            dict(zip(labels, parts, strict=True)),
+                            policy.policy,
+                            objective,
+                            tenant.rules.digest,
+                            self.sequence,
+                            event.context,
+                        )
+                    ),
+                    raw.headers,
+                ),
+            )
+            for (raw, event, _), label, expert, instance, parts in rows
+        ]
 
     # Time
 
     def _sweep(self) -> None:
         """Empty the slots that are due: expire what still waits, delete what nobody needs, move the rest on."""
-        joined: dict[str, list[Joined]] = {}
+        joined: dict[str, Joined] = {}
         for slot, waiting in sorted(self.slabs.items()):
             for key, stored in waiting:
-                entry = self.changed[key] if key in self.changed else decode_entry(stored) if stored else None
+                entry = self.changed.get(key, stored)
                 if entry is not None:
-                    self.entries[key] = entry
                     self._sweep_entry(slot, key, entry, joined)
         self._learn(joined)
 
-    def _sweep_entry(self, slot: int, key: bytes, entry: Entry, joined: dict[str, list[Joined]]) -> None:
-        match entry:
+    def _sweep_entry(self, slot: int, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
+        match entry := decode_entry(stored):
             case Parked():
                 tenant = self._numbered(entry.tenant)
                 self._dead(
@@ -352,20 +439,25 @@ class _Step:
                 self.partition.parked -= 1
                 self._set(key, None)
             case Pending(due=due) if due <= slot:
-                self._expire(key, entry, joined)
+                self._expire(key, entry, stored, joined)
                 self._wait_or_forget(slot, key, entry.remove)
             case Pending(due=due):
                 self._wait(key, due)
             case Settled(remove=remove):
                 self._wait_or_forget(slot, key, remove)
 
-    def _expire(self, key: bytes, entry: Pending, joined: dict[str, list[Joined]]) -> None:
-        tenant = self._numbered(entry.tenant)
+    def _expire(self, key: bytes, entry: Pending, stored: bytes, joined: dict[str, Joined]) -> None:
+        tenant = self._change(self._numbered(entry.tenant).name)
         label = None
         if tenant.rules.on_expiry is not None and tenant.expects_label(entry):
-            label = number_of(tenant.names.labels, tenant.rules.on_expiry)
-            joined.setdefault(tenant.name, []).append(Joined(entry, label, entry.due * self.terms.slot, expired=True))
-        self._settle(key, entry, label)
+            label = tenant.names.labels.number(tenant.rules.on_expiry)
+            if tenant.name not in joined:
+                joined[tenant.name] = Joined(tenant, expired=True)
+            joined[tenant.name].add(stored, label, entry.due * self.terms.slot)
+        else:
+            tenant.waits.settled([entry.at])
+            self.partition.pending -= 1
+        self._set(key, Settled(entry.tenant, entry.content, entry.remove, label).encode())
         self._count("decisions_expired", tenant)
 
     def _wait_or_forget(self, slot: int, key: bytes, remove: int) -> None:
@@ -409,16 +501,16 @@ class _Step:
             self.touched[name] = self.partition.tenants[name] = self.partition.tenants[name].clone()
         return self.touched[name]
 
-    def _set(self, key: bytes, entry: Entry | None) -> None:
+    def _set(self, key: bytes, entry: bytes | None) -> None:
         self.entries[key] = self.changed[key] = entry
 
     def _wait(self, key: bytes, slot: int) -> None:
         """Have this entry looked at once the slot is over."""
         self.waiting_in.setdefault(slot, []).append(key)
 
-    def _count(self, what: str, tenant: Tenant) -> None:
-        self._change(tenant.name).tally[what] += 1
-        self.tally[what] = self.tally.get(what, 0) + 1
+    def _count(self, what: str, tenant: Tenant, times: int = 1) -> None:
+        self._change(tenant.name).tally[what] += times
+        self.tally[what] = self.tally.get(what, 0) + times
 
     def _dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
         self.outcome.dead_letters.append(DeadLetter(raw, reason, detail))
@@ -444,8 +536,7 @@ class _Step:
         """In an order of its own, so that the bytes do not depend on the order in which the work was done."""
         self._record_configurations()
         writes = Writes()
-        for key, entry in sorted(self.changed.items(), key=itemgetter(0)):
-            writes.add(DeleteEntry(key) if entry is None else SetEntry(key, entry.encode()))
+        writes.add_entries(sorted(self.changed.items(), key=itemgetter(0)))
         for slot in sorted(self.slabs):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):

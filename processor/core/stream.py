@@ -21,7 +21,7 @@ ONSET_RATE = 0.2
 """λ of the estimate of when a difference began."""
 
 LARGEST = 1e300
-"""A product of bets goes no further: it must stay a finite number."""
+"""Wealth that nothing stops goes no further, so that it stays a finite number."""
 
 WIDTH = 2 * len(RATES)
 Wealths = tuple[float, ...]
@@ -71,7 +71,6 @@ class Stream:
     """The four counts since the last pair, and the wealth of the tests."""
 
     __slots__ = (
-        "_ceiling",
         "_drift_from",
         "_gap",
         "_onset",
@@ -114,7 +113,6 @@ class Stream:
         self._gap, self._spread = settings.tolerance, 1.0 + settings.tolerance
         self.limit = share
         self.level, self.clear = float(settings.false_alarm_pairs), float(settings.clear)
-        self._ceiling = len(RATES) * self.clear
         self._begin_tolerance()
         self._begin_drift()
 
@@ -131,7 +129,7 @@ class Stream:
         self._onset: tuple[float, float, Mark, Mark] = (1.0, 1.0, self.seen, self.seen)
 
     def copy(self) -> Stream:
-        """Lists are replaced and never changed in place, so they may be shared."""
+        """Tuples are replaced and never changed in place, so they may be shared."""
         other = Stream.__new__(Stream)
         for name in Stream.__slots__:
             setattr(other, name, getattr(self, name))
@@ -168,17 +166,9 @@ class Stream:
             self.drift = grown(self.drift, 1.0, up, down)
             self.drift_wealth = mean(self.drift)
         else:
-            self._bet_on_recovery(up, down)
+            reversed_bets = grown(self.recovery, 1.0, -up, -down)
+            self.recovery = tuple([min(wealth, LARGEST) for wealth in reversed_bets])
         self._guess_onset(up, down)
-
-    def _bet_on_recovery(self, up: float, down: float) -> None:
-        """The reversed bets, up to a ceiling.
-
-        Without it the evidence that B does not err more, piled up while A erred more, would still clear the alert
-        long after it has become B.
-        """
-        ceiling = self._ceiling
-        self.recovery = tuple([min(wealth, ceiling) for wealth in grown(self.recovery, 1.0, -up, -down)])
 
     def _guess_onset(self, up: float, down: float) -> None:
         """A difference most likely began where the product of the bets since then is largest."""

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import msgspec
-import numpy as np
 
 from .alert_events import AlertEvent, alert_event
 from .alerts import Change, WatchSettings
 from .axes import Axes
 from .codec import decode_counters, encode_counters
-from .counters import WEIGHT_UNIT, label_weight
+from .counters import WEIGHT_UNIT
 from .diagnosis import unlabelled_decisions
-from .entry import LAST_SECOND, Pending
+from .entry import Pending
 from .errors import IncompatibleState
-from .learner import IN_FORCE, Decision, Learner, Request
+from .events import RequestEvent
+from .learner import Learner
+from .numbering import Met, Names, Tables
 from .settings import Settings
 from .state import State
+from .together import IN_FORCE
 from .waits import Waits
 from .watch import Watch
 from .writes import DeleteField, SetField, Write
@@ -53,38 +56,6 @@ class TenantRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Names:
-    """Names in the order they were met: a number, once given, never changes."""
-
-    groups: list[str] = field(default_factory=list)
-    experts: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    policies: list[str] = field(default_factory=list)
-
-    def copy(self) -> Names:
-        return Names(list(self.groups), list(self.experts), list(self.labels), list(self.policies))
-
-
-def number_of(names: list[str], name: str) -> int:
-    """The number of a name; a new name gets the next one."""
-    try:
-        return names.index(name)
-    except ValueError:
-        names.append(name)
-        return len(names) - 1
-
-
-@dataclass(slots=True)
-class Joined:
-    """A label that has found its decision, or what an expired decision counts as."""
-
-    entry: Pending
-    label: int
-    at: int
-    expired: bool = False
-
-
-@dataclass
 class Tenant:
     number: int
     name: str
@@ -99,105 +70,69 @@ class Tenant:
     """digest of the rules the journal has this tenant under"""
     observed: bool = False
     """whether the watch has seen anything since this copy was made"""
+    _tables: Tables | None = None
 
     @classmethod
     def new(cls, number: int, name: str, rules: TenantRules) -> Tenant:
-        names = Names(labels=list(rules.settings.labels))
+        names = Names(labels=Met(rules.settings.labels))
         learner = Learner(rules.settings, rules.seed)
         return cls(number, name, rules, names, learner, Counter(), Waits.new(rules.expiry), _new_watch(rules))
 
     def clone(self) -> Tenant:
         """A copy to change; nothing of the original is touched."""
-        learner = Learner(self.rules.settings, self.rules.seed, self.learner.state.clone())
         return Tenant(
             self.number,
             self.name,
             self.rules,
             self.names.copy(),
-            learner,
+            self.learner.clone(),
             Counter(self.tally),
             self.waits.clone(),
             self.watch.clone() if self.watch else None,
             self.recorded,
+            _tables=self._tables,
         )
 
-    def decide(self, requests: Sequence[Request], at: Sequence[int]) -> list[Decision]:
-        return self.learner.decide_batch(requests, at)
+    @property
+    def tables(self) -> Tables:
+        """Between the numbers in entries and the indices of counters, for the names known now."""
+        axes = self.learner.state.axes
+        if self._tables is None or not self._tables.fit(self.names, axes):
+            self._tables = Tables(self.names, axes)
+        return self._tables
 
-    def pending(self, decision: Decision, content: int, at: int, due: int, remove: int) -> Pending:
-        """The entry of a decision just made; ``at`` is the time of its request in milliseconds."""
-        names, settings = self.names, self.rules.settings
-        for name in (IN_FORCE, *(shadow.name for shadow in settings.shadows)):
-            number_of(names.policies, name)
-        said = {number_of(names.experts, e): number_of(names.labels, y) + 1 for e, y in decision.predictions.items()}
-        decided = {**decision.shadows, IN_FORCE: decision.label}
-        propensity = None
-        if settings.feedback == "positive-only":
-            assert settings.positive is not None
-            propensity = max(decision.parts[settings.positive], 1) - 1
-        return Pending(
-            tenant=self.number,
-            content=content,
-            at=min(max(at // 1_000, 0), LAST_SECOND),
-            due=due,
-            remove=remove,
-            propensity=propensity,
-            group=number_of(names.groups, decision.group),
-            kinds=len(names.labels),
-            decided=tuple(
-                names.labels.index(decided[policy]) + 1 if policy in decided else 0 for policy in names.policies
-            ),
-            predictions=tuple(said.get(number, 0) for number in range(len(names.experts))),
-        )
+    @cached_property
+    def labels(self) -> frozenset[str]:
+        """Those that may be predicted."""
+        return frozenset(self.rules.settings.labels)
+
+    def meet(self, request: RequestEvent) -> None:
+        """Give numbers to names that were not met before."""
+        names = self.names
+        names.groups.number(request.group)
+        if not request.predictions.keys() <= names.experts.known.keys():
+            for expert in sorted(request.predictions):
+                names.experts.number(expert)
+
+    def meet_policies(self) -> None:
+        for name in self.learner.policies:
+            self.names.policies.number(name)
 
     def expects_label(self, entry: Pending) -> bool:
         """Whether a label may come for this decision at all."""
         settings = self.rules.settings
         return settings.feedback == "all" or self._decided(entry, IN_FORCE) == settings.positive
 
-    def join(self, joined: Sequence[Joined]) -> list[Change]:
-        """Learn from labels, in any order, and watch them, in this one. What was raised or cleared."""
-        if not joined:
-            return []
-        axes = self.learner.state.axes
-        groups = [axes.group_index[name] for name in self.names.groups]
-        labels = np.array([-1, *(axes.label_index.get(name, -1) for name in self.names.labels)])
-        group = np.array([groups[j.entry.group] for j in joined], dtype=np.int64)
-        label = labels[[j.label + 1 for j in joined]]
-        predictions = self._aligned(
-            [j.entry.predictions for j in joined],
-            [axes.expert_index.get(e) for e in self.names.experts],
-            len(axes.experts),
-        )
-        decided = self._aligned(
-            [j.entry.decided for j in joined],
-            [axes.policy_index.get(p) for p in self.names.policies],
-            len(axes.policies),
-        )
-        in_force = labels[decided[:, axes.policy_index[IN_FORCE]]]
-        decided_labels = np.where(decided > 0, labels[decided], in_force[:, None])
-        weight = None
-        if self.rules.settings.feedback == "positive-only":
-            weight = np.array([label_weight((j.entry.propensity or 0) + 1) for j in joined], dtype=np.int64)
-        at = np.array([j.at for j in joined], dtype=np.int64)
-        self.learner.learn_arrays(at, group, label, labels[predictions], decided_labels, weight)
-        for one in joined:
-            if not one.expired:
-                self.waits.joined(one.entry.at, one.at)
-        return self._observe(joined)
-
-    def _observe(self, joined: Sequence[Joined]) -> list[Change]:
-        if self.watch is None:
+    def observe(self, cells: Sequence[tuple[int, int, bool, int]]) -> list[Change]:
+        """Watch labels that were joined, in order; see ``Watch.observe``. What was raised or cleared."""
+        if self.watch is None or not cells:
             return []
         self.observed = True
-        number = self.names.policies.index(IN_FORCE)
-        changes = self.watch.observe(
-            [(j.label, j.entry.group, j.entry.decided[number] != j.label + 1, j.at) for j in joined]
-        )
+        changes = self.watch.observe(cells)
         axes = self.learner.state.axes
         silent = unlabelled_decisions(self.learner.counters(), axes, axes.policy_index[IN_FORCE])
-        numbers = tuple(sorted(self.names.labels.index(label) for label in silent))
-        return changes + self.watch.one_sided(numbers, joined[-1].at)
+        numbers = tuple(sorted(self.names.labels.known[label] for label in silent))
+        return changes + self.watch.one_sided(numbers, cells[-1][3])
 
     def published(self, change: Change, batch: int) -> AlertEvent:
         """The record of an alert raised or cleared in this batch."""
@@ -284,7 +219,7 @@ class Tenant:
             number,
             name,
             rules,
-            Names(*names),
+            _known_names(names, settings.labels),
             learner,
             Counter(dict(tally)),
             Waits.decode(waits),
@@ -293,21 +228,16 @@ class Tenant:
         )
 
     def _decided(self, entry: Pending, policy: str) -> str | None:
-        number = self.names.policies.index(policy)
+        number = self.names.policies.known[policy]
         digit = entry.decided[number] if number < len(entry.decided) else 0
         return self.names.labels[digit - 1] if digit else None
 
-    @staticmethod
-    def _aligned(
-        rows: Sequence[tuple[int, ...]], columns: Sequence[int | None], width: int
-    ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Digits in the order names were met, brought into the order of the axes; 0 where nothing was said."""
-        aligned = np.zeros((len(rows), width), dtype=np.int64)
-        for i, row in enumerate(rows):
-            for digit, column in zip(row, columns, strict=False):
-                if digit and column is not None:
-                    aligned[i, column] = digit
-        return aligned
+
+def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:
+    names = Names(*map(Met, stored))
+    for label in labels:
+        names.labels.number(label)
+    return names
 
 
 def _new_watch(rules: TenantRules) -> Watch | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .delays import DELAY_BOUNDS, bucket_of
+from .delays import DELAY_BOUNDS
 
 BINS = 64
 """Pending decisions are counted by the time of their request, in bins of about this fraction of the expiry."""
@@ -16,9 +17,8 @@ class Waits:
     """All times in whole seconds.
 
     >>> waits = Waits.new(expiry=64_000)
-    >>> waits.asked(100)
-    >>> waits.asked(103)
-    >>> waits.settled(100)
+    >>> waits.asked([100, 103])
+    >>> waits.settled([100])
     >>> waits.pending, waits.oldest
     (1, 103)
     """
@@ -48,24 +48,29 @@ class Waits:
         """The earliest time a pending decision may have been asked for; exact to a bin."""
         return min(self.bins) * self.width if self.bins else None
 
-    def asked(self, at: int) -> None:
-        number = at // self.width
-        self.bins[number] = self.bins.get(number, 0) + 1
+    def asked(self, at: Sequence[int]) -> None:
+        """Decisions were asked for at these times."""
+        bins, width = self.bins, self.width
+        for one in at:
+            number = one // width
+            bins[number] = bins.get(number, 0) + 1
 
-    def settled(self, at: int) -> None:
-        """A decision asked for then is labelled or has expired."""
-        number = at // self.width
-        left = self.bins.get(number, 0) - 1
-        if left > 0:
-            self.bins[number] = left
-        else:
-            self.bins.pop(number, None)
+    def settled(self, at: Sequence[int]) -> None:
+        """Decisions asked for at these times are labelled or have expired."""
+        bins, width = self.bins, self.width
+        for one in at:
+            number = one // width
+            left = bins.get(number, 0) - 1
+            if left > 0:
+                bins[number] = left
+            else:
+                bins.pop(number, None)
 
-    def joined(self, at: int, label_at: int) -> None:
-        """A label came; ``at`` in seconds, ``label_at`` in milliseconds. An early label has waited for nothing."""
-        delay = max(label_at // 1_000 - at, 0)
-        self.delays[bucket_of(delay, DELAY_BOUNDS)] += 1
-        self.delay_sum += delay
+    def joined(self, buckets: Sequence[int], total: int) -> None:
+        """Labels came, by bucket of ``DELAY_BOUNDS``, after this many seconds in all."""
+        for bucket in buckets:
+            self.delays[bucket] += 1
+        self.delay_sum += total
 
     def encode(self) -> list[Any]:
         return [self.width, sorted(self.bins.items()), self.delays, self.delay_sum]

@@ -15,7 +15,7 @@ arguments, numbers big-endian:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 ID_BYTES = 16
@@ -85,6 +85,13 @@ class Writes:
                 self._parts += (b"D", struct.pack(">IQI", slot, sequence, len(ids)), ids)
             case DropSlab(slot):
                 self._parts += (b"d", struct.pack(">I", slot))
+
+    def add_entries(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Many at once: set, or delete where there is no value."""
+        size = struct.Struct(">H").pack
+        self._parts += [
+            b"e" + key if value is None else b"E" + key + size(len(value)) + value for key, value in entries
+        ]
 
     def packed(self) -> bytes:
         return b"".join(self._parts)

@@ -113,3 +113,17 @@ def stress(
     from . import stress as module
 
     module.experiment(runs, rounds, seed, figures, json)
+
+
+@app.command()
+def watch(
+    runs: Annotated[int, typer.Option(min=4, help="Simulated streams at the tolerance boundary.")] = 2_000,
+    learner_runs: Annotated[int, typer.Option(min=1, help="Runs of the real learner.")] = 150,
+    seed: Seed = 1,
+    figures: Folder = FIGURES,
+    json: Json = None,
+) -> None:
+    """The alerts: false alarms, pairs to detect and to clear, and the learner's first rounds."""
+    from . import watch as module
+
+    module.experiment(runs, learner_runs, seed, figures, json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -15,7 +16,6 @@ from processor.core.identity import GENESIS, Identity
 from processor.core.partition import partition_from_fields
 from processor.core.settings import Settings
 from processor.core.step import Outcome
-from processor.core.waits import Waits
 
 from .test_step import TOKEN, Bench, rules
 
@@ -147,9 +147,11 @@ def test_delays_and_the_oldest_pending_decision_are_known() -> None:
 
 
 def test_a_label_that_came_first_has_no_negative_delay() -> None:
-    waits = Waits.new(1_000)
-    waits.joined(at=100, label_at=90_000)
-    assert (waits.delays[0], waits.delay_sum) == (1, 0)
+    bench = Bench(rules())
+    bench.batch(replace(bench.label("1"), timestamp=90_000), clock=90_000)
+    bench.batch(replace(bench.request("1"), timestamp=100_000), clock=100_000)
+    waits = bench.partition.tenants["t"].waits
+    assert (waits.delays[0], waits.delay_sum, waits.pending) == (1, 0, 0)
 
 
 def acknowledge(bench: Bench, number: int, tenant: str = "t") -> Outcome:

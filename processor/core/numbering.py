@@ -1,0 +1,87 @@
+"""Two ways to number a tenant's names, and the tables between them.
+
+What is stored numbers names in the order they were met, because such a number never changes. Counters are indexed by
+sorted names, because then the same names give the same arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .axes import Axes
+from .counters import ABSENT
+from .exact import Ints
+
+
+class Met(list[str]):
+    """Names in the order they were met: a number, once given, never changes.
+
+    >>> experts = Met(["rule"])
+    >>> experts.number("model"), experts.number("rule"), experts
+    (1, 0, ['rule', 'model'])
+    """
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        super().__init__(names)
+        self._numbers = {name: number for number, name in enumerate(self)}
+
+    def number(self, name: str) -> int:
+        """The number of a name; a new name gets the next one."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self)
+            self.append(name)
+        return number
+
+    @property
+    def known(self) -> dict[str, int]:
+        """Every name with its number."""
+        return self._numbers
+
+
+@dataclass
+class Names:
+    groups: Met = field(default_factory=Met)
+    experts: Met = field(default_factory=Met)
+    labels: Met = field(default_factory=Met)
+    policies: Met = field(default_factory=Met)
+
+    def copy(self) -> Names:
+        return Names(Met(self.groups), Met(self.experts), Met(self.labels), Met(self.policies))
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        return len(self.groups), len(self.experts), len(self.labels), len(self.policies)
+
+
+class Tables:
+    """From numbers to indices and back, for one set of names and one set of axes.
+
+    A label is stored as its number plus one, 0 meaning nobody said anything; as an index that is ``ABSENT``, −1.
+    """
+
+    def __init__(self, names: Names, axes: Axes) -> None:
+        self.axes, self.sizes = axes, names.sizes
+        self.shape = (*names.sizes, axes.labels, len(axes.groups), len(axes.experts), axes.policies)
+        """tables of the same shape can be stacked"""
+        self.group_index: Ints = np.array([axes.group_index.get(name, ABSENT) for name in names.groups], dtype=np.int64)
+        """[group number]"""
+        self.group_number: Ints = np.array([names.groups.known.get(name, 0) for name in axes.groups], dtype=np.int64)
+        """[group index]"""
+        self.expert_index: Ints = np.array([axes.expert_index[name] for name in names.experts], dtype=np.int64)
+        """[expert number]"""
+        labels = [axes.label_index.get(name, ABSENT) for name in names.labels]
+        self.label_index: Ints = np.array([ABSENT, *labels], dtype=np.int64)
+        """[label number + 1]"""
+        numbers = [names.labels.known.get(name, ABSENT) + 1 for name in axes.labels]
+        self.label_number: Ints = np.array([*numbers, 0], dtype=np.int64)
+        """[label index], plus one; the last is for ``ABSENT``"""
+
+    def fit(self, names: Names, axes: Axes) -> bool:
+        """Names only ever grow, so as many names are the same names."""
+        return self.sizes == names.sizes and (self.axes is axes or self.axes == axes)

@@ -1,0 +1,135 @@
+"""What is done for many tenants at once equals the plain version, one at a time, to the byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processor.core import Learner, Policy, Request, Settings
+from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
+from processor.core.pending_rows import PendingRows, decode_pending, encode_pending
+from processor.core.together import Cases, decide_together
+
+POLICIES = [
+    Policy(),
+    Policy(objective="mixture"),
+    Policy(eta="auto"),
+    Policy(policy="groupaware"),
+    Policy(policy="mw"),
+]
+
+
+def digits(kinds: int, width: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, kinds), min_size=width, max_size=width)
+
+
+@given(kinds=st.integers(2, 10), policies=st.integers(1, 5), experts=st.integers(1, 64), data=st.data())
+def test_entries_made_together_are_those_made_one_by_one(
+    kinds: int, policies: int, experts: int, data: st.DataObject
+) -> None:
+    weighted = data.draw(st.booleans())
+    plain = [
+        Pending(
+            tenant=data.draw(st.integers(0, 65_535)),
+            content=data.draw(st.integers(0, 2**32 - 1)),
+            at=data.draw(st.integers(0, LAST_SECOND)),
+            due=data.draw(st.integers(0, 2**32 - 1)),
+            remove=data.draw(st.integers(0, 2**32 - 1)),
+            propensity=data.draw(st.integers(0, 2**32 - 1)) if weighted else None,
+            group=data.draw(st.integers(0, 255)),
+            kinds=kinds,
+            decided=tuple(data.draw(digits(kinds, policies))),
+            predictions=tuple(data.draw(digits(kinds, experts))),
+        )
+        for _ in range(data.draw(st.integers(1, 4)))
+    ]
+    columns = {
+        name: np.array([getattr(one, name) for one in plain], dtype=np.int64)
+        for name in ("tenant", "content", "at", "due", "remove", "group", "decided", "predictions")
+    }
+    propensity = np.array([one.propensity for one in plain], dtype=np.int64) if weighted else None
+    together = encode_pending(PendingRows(**columns, propensity=propensity), kinds)
+    assert together == [one.encode() for one in plain]
+    rows = decode_pending(together)
+    assert rows.decided.tolist() == [list(one.decided) for one in plain]
+    assert rows.predictions.tolist() == [list(one.predictions) for one in plain]
+    assert (rows.propensity is not None) == weighted
+
+
+def test_entries_of_different_widths_are_read_together() -> None:
+    few = Pending(1, 2, 3, 4, 5, None, 0, 2, (1,), (2, 1))
+    many = Pending(9, 8, 7, 6, 5, 4, 1, 3, (1, 3, 2), (3, 0, 1, 2, 1))
+    rows = decode_pending([few.encode(), many.encode()])
+    assert rows.decided.tolist() == [[1, 0, 0], [1, 3, 2]]
+    assert rows.predictions.tolist() == [[2, 1, 0, 0, 0], [3, 0, 1, 2, 1]]
+    assert rows.propensity is not None
+    assert rows.propensity.tolist() == [0, 4]
+    assert rows.tenant.tolist() == [1, 9]
+
+
+def test_a_settled_entry_keeps_what_is_needed_of_the_pending_one() -> None:
+    pending = Pending(1, 2, 3, 4, 5, 77, 0, 2, (1,), (2, 1))
+    settled = Settled.labelled(pending.encode(), 1)
+    assert decode_entry(settled) == Settled(pending.tenant, pending.content, pending.remove, 1)
+    assert settled == Settled(pending.tenant, pending.content, pending.remove, 1).encode()
+
+
+def trained(seed: int, policy: Policy, experts: int, window: int | None) -> Learner:
+    """A learner with a past of its own."""
+    settings = Settings(
+        labels=("deny", "grant"),
+        positive="grant",
+        policy=policy,
+        shadows=(Policy(policy="groupaware"),) if policy.policy != "groupaware" else (),
+        bucket=10,
+        keep=5,
+        window=window,
+    )
+    learner = Learner(settings, seed.to_bytes(16, "big"))
+    rng = np.random.default_rng(seed)
+    for round_ in range(4):
+        decisions = learner.decide_batch(requests(rng, 12, experts), at=[10 * round_] * 12)
+        learner.learn_batch([(d, rng.choice(["deny", "grant"])) for d in decisions], at=[10 * round_ + 3] * 12)
+    return learner
+
+
+def requests(rng: np.random.Generator, count: int, experts: int) -> list[Request]:
+    return [
+        Request(
+            f"{rng.integers(1 << 60)}",
+            str(rng.choice(["A", "B"])),
+            {f"e{e}": str(rng.choice(["deny", "grant"])) for e in range(experts) if rng.random() < 0.8 or e == 0},
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{policy.name}-{policy.eta}")
+def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Policy, window: int | None) -> None:
+    rng = np.random.default_rng(7)
+    crowd = [trained(seed, policy, 2 + seed % 3, window) for seed in range(6)]
+    alone = [trained(seed, policy, 2 + seed % 3, window) for seed in range(6)]
+    asked = [requests(rng, 1 + 3 * i, 2 + i % 3) for i in range(6)]
+    for learner, mine in zip(crowd, asked, strict=True):
+        learner.make_room(mine)
+    verdicts = decide_together(
+        [
+            Cases(
+                learner,
+                [r.decision_id for r in mine],
+                [r.group for r in mine],
+                [r.predictions for r in mine],
+                [40 + i for i in range(len(mine))],
+            )
+            for learner, mine in zip(crowd, asked, strict=True)
+        ]
+    )
+    for one, other, mine, verdict in zip(crowd, alone, asked, verdicts, strict=True):
+        decisions = other.decide_batch(mine, at=[40 + i for i in range(len(mine))])
+        labels = one.state.axes.labels
+        assert [labels[i] for i in verdict.in_force.label] == [d.label for d in decisions]
+        assert verdict.in_force.probabilities.tolist() == [list(d.parts.values()) for d in decisions]
+        assert one.encode() == other.encode()
