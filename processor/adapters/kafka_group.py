@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -23,8 +24,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from processor.adapters.kafka_errors import made, meaning
-from processor.adapters.kafka_settings import Properties, client_properties, producer_properties
+from processor.adapters.kafka_errors import error_of, made, meaning
+from processor.adapters.kafka_settings import Properties, client_properties, producer_properties, reader_properties
 from processor.adapters.log import At, Committed, Retry, Stop
 
 TIMEOUT = 10.0
@@ -34,6 +35,7 @@ class KafkaGroup:
     """A consumer group by its name."""
 
     def __init__(self, properties: Properties, group: str, timeout: float = TIMEOUT) -> None:
+        self._properties = properties
         self._client = made(AdminClient, client_properties(properties))
         self._group = group
         self._timeout = timeout
@@ -45,28 +47,30 @@ class KafkaGroup:
         return sorted(member.group_instance_id or member.client_id for member in described.members)
 
     def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
-        """What is committed, once no open transaction can change it any more."""
-        wanted = list(partitions)
-        deadline = time.monotonic() + self._timeout
-        while True:
-            answers = self._offsets(wanted)
-            unstable = [each for each in answers if each.error is not None]
-            if not unstable:
-                return {At(each.topic, each.partition): _position(each) for each in answers}
-            error = unstable[0].error
-            if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
-                raise meaning(error, f'reading the offsets of the group "{self._group}"')
-            if time.monotonic() > deadline:
-                raise Retry(f"the committed offset of {unstable[0].topic} is not stable: a transaction is still open")
-            time.sleep(0.1)
+        """What is committed, once no open transaction can change it any more.
 
-    def _offsets(self, wanted: list[At]) -> list[Any]:
-        request = ConsumerGroupTopicPartitions(self._group, [TopicPartition(*at) for at in wanted])
-        answer = self._client.list_consumer_group_offsets(
-            [request], require_stable=True, request_timeout=self._timeout
-        )[self._group]
-        found: list[Any] = self._result(answer, f'reading the offsets of the group "{self._group}"').topic_partitions
-        return found
+        Asked by a consumer that never joins the group: the client for administration dies of a segmentation fault
+        while the coordinator of the group is moving or newly made (librdkafka issue 5040). Under ``read_committed``
+        only stable offsets are given.
+        """
+        wanted = [TopicPartition(*at) for at in partitions]
+        consumer = made(Consumer, {**reader_properties(self._properties), "group.id": self._group})
+        deadline = time.monotonic() + self._timeout
+        try:
+            while True:
+                try:
+                    answers: list[Any] = consumer.committed(wanted, self._timeout)
+                    problem = next((answer.error for answer in answers if answer.error is not None), None)
+                except KafkaException as raised:
+                    problem = error_of(raised)
+                if problem is None:
+                    return {At(each.topic, each.partition): _position(each) for each in answers}
+                why = meaning(problem, f'reading the offsets of the group "{self._group}"')
+                if time.monotonic() > deadline or isinstance(why, Stop):
+                    raise why
+                time.sleep(0.1)
+        finally:
+            consumer.close()
 
     def commit(self, positions: Mapping[At, Committed]) -> None:
         """Set the group's offsets, all in one request: the broker appends them together.

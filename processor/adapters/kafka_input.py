@@ -255,6 +255,16 @@ class KafkaInput:
     def ended(self, at: At) -> bool:
         return at in self._at_end
 
+    def lag(self, at: At, position: int) -> int | None:
+        """From the end that came along with the last fetch; at the end, markers of transactions do not count."""
+        if at in self._at_end:
+            return max(self._next[at] - position, 0)
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
+        except (KafkaException, TypeError):  # not assigned any more; None if there is nothing to unpack
+            return None
+        return max(end - position, 0) if end >= 0 else None
+
     def _noted(self, error: KafkaError, message: Message | None = None) -> None:
         """Keep the first problem for the next call: records of the same fetch must reach the caller before it."""
         if error.code() == KafkaError._PARTITION_EOF and message is not None:

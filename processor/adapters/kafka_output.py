@@ -78,7 +78,9 @@ class KafkaOutput:
                     value,
                     key,
                     at.partition,
-                    self._delivered,
+                    # A call for each decision would cost as much as making it. Where nobody asks for the offset, a
+                    # record that cannot be delivered is learnt of from the commit, which then fails for that reason.
+                    self._delivered if at.partition >= 0 else None,
                     timestamp=timestamp or 0,
                     headers=list(headers) if headers else None,
                 )

@@ -23,15 +23,27 @@ class KafkaSender:
         self._failed: KafkaError | None = None
 
     def send(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int = 0, headers: Headers = ()
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int = 0,
+        headers: Headers = (),
+        partition: int = -1,
     ) -> None:
-        """``timestamp`` 0 is now."""
+        """``timestamp`` 0 is now, ``partition`` −1 is where the key belongs."""
         deadline = time.monotonic() + TIMEOUT
         while True:
             self._raise_failure()
             try:
                 self._producer.produce(
-                    topic, value, key, on_delivery=self._delivered, timestamp=timestamp, headers=list(headers) or None
+                    topic,
+                    value,
+                    key,
+                    partition,
+                    on_delivery=self._delivered,
+                    timestamp=timestamp,
+                    headers=list(headers) or None,
                 )
                 self._producer.poll(0)
                 return

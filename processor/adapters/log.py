@@ -111,6 +111,9 @@ class Input(Protocol):
     def ended(self, at: At) -> bool:
         """Whether the last thing heard of this partition was its (stable) end."""
 
+    def lag(self, at: At, position: int) -> int | None:
+        """How far ``position`` is from the end as last heard, without asking; None if nothing was heard yet."""
+
     def close(self) -> None:
         """Leave the group."""
 
@@ -132,7 +135,7 @@ class Output(Protocol):
         """Add the group's new positions to the transaction, as the member that read the batch."""
 
     def commit(self) -> dict[At, int]:
-        """Commit; the offset of the last record sent to each partition. Raises Rewind, Unknown or Fenced."""
+        """Commit; the last offset on each partition that was sent to by number. Raises Rewind, Unknown or Fenced."""
 
     def abort(self) -> None: ...
 

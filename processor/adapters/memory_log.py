@@ -156,6 +156,10 @@ class MemoryInput(Client):
     def ended(self, at: At) -> bool:
         return at in self._ended
 
+    def lag(self, at: At, position: int) -> int | None:
+        """Without a hook: what a client has heard does not reach the broker."""
+        return max(self.broker.partition(at).stable_end - position, 0)
+
     @visible("close")
     def close(self) -> None:
         member_id, self._member_id = self._member_id, None

@@ -346,13 +346,14 @@ def test_a_record_larger_than_the_client_allows_stops(world: KafkaWorld, topic: 
     output.abort()
 
 
-def test_a_record_larger_than_the_topic_allows_stops(world: KafkaWorld, topic: str) -> None:
+@pytest.mark.parametrize("partition", [0, -1], ids=["by number", "by key"])
+def test_a_record_larger_than_the_topic_allows_stops(world: KafkaWorld, topic: str, partition: int) -> None:
     name = f"small-{topic}"
     create_topics(world.properties, [Topic(name, 1, {"max.message.bytes": "1000"})])
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    output.send(At(name, 0), b"k", random.Random(1).randbytes(5000))
+    output.send(At(name, partition), b"k", random.Random(1).randbytes(5000))
     with pytest.raises(Stop, match=r"max\.message\.bytes"):
         output.commit()
     output.abort()

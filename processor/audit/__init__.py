@@ -1,0 +1,1 @@
+"""Recordings, replay and what follows from them: audit, explanation, what-if, report."""
