@@ -9,7 +9,7 @@ TESTS  ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
-        bench clean
+        watch-scenario bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,9 @@ chaos-cluster: setup servers  ## the same on a Redis Cluster (three minutes)
 
 chaos-rolling: setup servers  ## rolling restarts under load
 	$(BIN)/python -m tests.chaos.rolling
+
+watch-scenario: setup servers  ## a drift on a live stream, and who notices it when (two minutes)
+	$(BIN)/python -m tests.watching
 
 chaos-idle: setup servers  ## go on after the group's offsets have expired
 	$(BIN)/python -m tests.chaos.idle

@@ -45,6 +45,14 @@ def synthetic(
     tenants: Annotated[int, typer.Option(min=1, help="tenant-0 and on.")] = 4,
     groups: Annotated[int, typer.Option(min=1, max=32, help="A, B, … of falling size and base rate.")] = 2,
     experts: Annotated[int, typer.Option(min=1, max=64, help="Each good at one group and label.")] = 4,
+    shift: Annotated[
+        str | None,
+        typer.Option(
+            metavar="START-END",
+            help="Between these cases the last group's base rates are turned round and one expert errs on a quarter "
+            "of its positive cases: something to be alerted to.",
+        ),
+    ] = None,
     delay: LabelDelay = "geometric:500",
     lost: Lost = 0.0,
     duplicates: Repeated = 0.0,
@@ -59,8 +67,10 @@ def synthetic(
     partitioner puts it.
     """
     from .stream import population, synthetic_cases
+    from .synthetic import Shift
 
-    cases = synthetic_cases(population(groups, experts), tenants, count, seed)
+    people = population(groups, experts)
+    cases = synthetic_cases(people, tenants, count, seed, Shift.parse(shift, people) if shift else None)
     traffic = _traffic(run, rate, delay, lost, duplicates, contradicting, seed)
     _produce(config, cases, count, traffic, as_json)
 

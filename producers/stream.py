@@ -15,7 +15,7 @@ import numpy as np
 from processor.core.exact import Floats, Ints
 
 from .delays import NEVER, Delay
-from .synthetic import Population, one_cell_experts
+from .synthetic import Population, Shift, one_cell_experts
 
 LABELS = ("false", "true")
 """as in the default configuration of a tenant"""
@@ -75,15 +75,20 @@ def population(groups: int, experts: int) -> Population:
     )
 
 
-def synthetic_cases(people: Population, tenants: int, count: int, seed: int) -> Iterator[Case]:
-    """Cases of tenants ``tenant-0`` and on, in random order."""
+def synthetic_cases(
+    people: Population, tenants: int, count: int, seed: int, shift: Shift | None = None
+) -> Iterator[Case]:
+    """Cases of tenants ``tenant-0`` and on, in random order; while a shift lasts, of its people."""
     rng = np.random.default_rng([seed, 1])
     experts = [f"expert-{number}" for number in range(people.error.shape[0])]
-    for start in range(0, count, CHUNK):
-        size = min(CHUNK, count - start)
-        drawn = people.draw(rng, 1, size)
+    start = 0
+    while start < count:
+        size = int(min(CHUNK, count - start, shift.next_change(start) - start if shift else CHUNK))
+        source = shift.people if shift and shift.lasts(start) else people
+        drawn = source.draw(rng, 1, size)
         names = [f"tenant-{number}" for number in rng.integers(0, tenants, size)]
         yield from cases(names, [_letter(g) for g in drawn.group[0]], drawn.label[0], drawn.predictions[0], experts)
+        start += size
 
 
 def _letter(group: int) -> str:

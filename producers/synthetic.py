@@ -87,6 +87,47 @@ class Population:
         """The same people, other experts."""
         return replace(self, error=error)
 
+    def worsened(self, by: float = 0.25) -> Population:
+        """After a bad day for the last group: its base rates are turned round, and the expert that knew the cases of
+        its last label best now errs on ``by`` more of them.
+
+        >>> paper_population(0.3).worsened().base_rate[1].tolist()
+        [0.3, 0.7]
+        """
+        base_rate, error = self.base_rate.copy(), self.error.copy()
+        base_rate[-1] = base_rate[-1, ::-1]
+        best = int(np.argmin(error[:, -1, -1]))
+        error[best, -1, -1] = min(error[best, -1, -1] + by, 1.0)
+        return replace(self, base_rate=base_rate, error=error)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Other people come from case ``start`` on, and the first ones again from case ``end`` on.
+
+    >>> Shift.parse("2000-5000", paper_population(0.3)).end
+    5000
+    """
+
+    start: int
+    end: int
+    people: Population
+
+    @classmethod
+    def parse(cls, text: str, before: Population) -> Shift:
+        """Read ``START-END``, for people that are worsened between these cases."""
+        first, _, last = text.partition("-")
+        if not (first.isdecimal() and last.isdecimal() and int(first) < int(last)):
+            raise InvalidInput(f'"{text}" is not a shift: use START-END in cases, as in 20000-35000')
+        return cls(int(first), int(last), before.worsened())
+
+    def lasts(self, case: int) -> bool:
+        return self.start <= case < self.end
+
+    def next_change(self, case: int) -> float:
+        """The first case after this one from which on others come."""
+        return min((edge for edge in (self.start, self.end) if edge > case), default=float("inf"))
+
 
 def paper_population(mu_b: float, mu_a: float = 0.7, p_a: float = 0.9) -> Population:
     """The paper's: two groups, two labels (0 and 1), and a perfect expert for each of the four cells."""

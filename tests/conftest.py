@@ -22,8 +22,8 @@ RAN_ON = "ran-on"
 KAFKA, REDIS, BROWSER, SIMULATION = "real Kafka", "real Redis", "a real browser", "the simulation"
 # The fixtures that start a server, wherever they are defined, and the parameters that ask for one.
 SERVERS = {
-    KAFKA: {"broker", "kafka", "deployment", "shared", "hurried"},
-    REDIS: {"redis", "server", "cluster", "own", "redis-cluster", "deployment", "shared", "hurried"},
+    KAFKA: {"broker", "kafka", "deployment", "shared", "hurried", "watched"},
+    REDIS: {"redis", "server", "cluster", "own", "redis-cluster", "deployment", "shared", "hurried", "watched"},
     BROWSER: {"browser"},
 }
 REMEDIES = {

@@ -16,7 +16,7 @@ from tests.servers.broker import kafka_version
 
 ROOT = Path(__file__).parents[2]
 OURS = ("topics", "processor", "producer")
-SERVICES = {"kafka", "redis", "prometheus", *OURS}
+SERVICES = {"kafka", "redis", "prometheus", "grafana", *OURS}
 
 
 def parsed(path: str) -> dict[str, Any]:
@@ -58,6 +58,7 @@ def test_every_service_waits_for_what_it_needs(services: dict[str, dict[str, Any
     assert services["processor"]["depends_on"] == {"kafka": healthy, "redis": healthy, "topics": done}
     assert services["producer"]["depends_on"] == {"topics": done, "processor": healthy}
     assert services["prometheus"]["depends_on"] == {"processor": healthy}
+    assert services["grafana"]["depends_on"] == {"prometheus": healthy}
 
 
 def test_no_image_moves_by_itself(services: dict[str, dict[str, Any]]) -> None:
@@ -108,6 +109,50 @@ def test_prometheus_scrapes_the_processor() -> None:
     config = parsed("monitoring/prometheus.yml")
     (job,) = config["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["processor:9464"]}]
+
+
+def test_prometheus_finds_the_rules_where_its_configuration_looks_for_them(services: dict[str, dict[str, Any]]) -> None:
+    config = parsed("monitoring/prometheus.yml")
+    assert config["rule_files"] == ["rules/*.yml"], "relative to the configuration"
+    assert mounts(services["prometheus"])["/etc/prometheus/rules"] == ROOT / "monitoring/rules"
+    assert mounts(services["prometheus"])["/etc/prometheus/prometheus.yml"] == ROOT / "monitoring/prometheus.yml"
+
+
+def test_grafana_is_provisioned_with_the_dashboard_and_with_the_prometheus_beside_it(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    mounted = mounts(services["grafana"])
+    assert mounted["/etc/grafana/provisioning"] == ROOT / "monitoring/grafana/provisioning"
+    (source,) = parsed("monitoring/grafana/provisioning/datasources/prometheus.yml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = parsed("monitoring/grafana/provisioning/dashboards/gforce.yml")["providers"]
+    assert (mounted[provider["options"]["path"]] / "gforce.json").is_file()
+    home = Path(environment(services["grafana"])["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (mounted[str(home.parent)] / home.name).is_file()
+
+
+def test_grafana_lets_nobody_in_without_a_password_and_calls_nobody_outside(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    given = services["grafana"]["environment"]
+    assert given["GF_SECURITY_ADMIN_PASSWORD"].startswith("${GRAFANA_PASSWORD:-")
+    assert given["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
+    assert given["GF_USERS_ALLOW_SIGN_UP"] == "false"
+    outside = {name for name in given if name.startswith(("GF_ANALYTICS_", "GF_NEWS_"))}
+    assert len(outside) == 4
+    assert {given[name] for name in outside} == {"false"}
+
+
+def mounts(service: dict[str, Any]) -> dict[str, Path]:
+    """Where the container sees which of our files, which it may only read."""
+    found = {}
+    for volume in service["volumes"]:
+        source, target, *mode = volume.split(":")
+        if source.startswith("./"):
+            assert mode == ["ro"], volume
+            assert (ROOT / source).exists(), volume
+            found[target] = (ROOT / source).resolve()
+    return found
 
 
 def test_the_image_is_slim_and_not_root() -> None:
