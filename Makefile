@@ -9,7 +9,7 @@ TESTS  ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
-        watch-scenario bench clean
+        chaos-gauges watch-scenario bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,9 @@ chaos-cluster: setup servers  ## the same on a Redis Cluster (three minutes)
 
 chaos-rolling: setup servers  ## rolling restarts under load
 	$(BIN)/python -m tests.chaos.rolling
+
+chaos-gauges: setup servers  ## kills, then every exported gauge against a recomputation from the topics
+	$(BIN)/python -m tests.chaos.gauges
 
 watch-scenario: setup servers  ## a drift on a live stream, and who notices it when (two minutes)
 	$(BIN)/python -m tests.watching

@@ -1,16 +1,19 @@
 """The whole processor in a terminal: a synthetic stream, labels that come late, and the gap falling.
 
 Requests and labels go through the in-memory log, the commit protocol and a real Valkey server, as they would through
-Kafka and Redis.
+Kafka and Redis. The status page is up meanwhile, with a second tenant to compare: the same cases, decided by MW.
 """
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import msgspec
 import numpy as np
@@ -26,14 +29,19 @@ from producers.synthetic import paper_population
 
 from .core import IN_FORCE, Axes, Counters, Fairness, fairness
 from .core.events import decode_decision
+from .core.tenant import Tenant
+from .runtime.assembly import tick
 from .runtime.config import Config, load
 from .runtime.embedded import Embedded, embedded
+from .runtime.http import HttpServer
+from .runtime.status import Status, status_of
 
-TENANT = "bank"
+TENANT, RIVAL = "bank", "rival"
 GROUPS = ("A", "B")
 LABELS = ("deny", "grant")
 EXPERTS = ("analyst", "bureau", "model", "rules")
 SHADOW = "groupaware"
+HOST, PORT = "127.0.0.1", 9464
 BATCH = 20
 SPARKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 48
@@ -53,8 +61,26 @@ class Progress:
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=5))
 
 
-def run(rounds: int, pace: float, seed: int) -> None:
-    """Decide ``rounds`` cases, at ``pace`` cases per second, and show how it goes until done or Ctrl-C."""
+@dataclass
+class Page:
+    """The status page, and the latest picture of the worker it is drawn from."""
+
+    address: str
+    stall_seconds: float
+    status: Status = field(default_factory=Status)
+    acknowledged: SimpleQueue[tuple[str, int]] = field(default_factory=SimpleQueue)
+
+    def update(self, running: Embedded) -> None:
+        while not self.acknowledged.empty():
+            running.worker.acknowledge(*self.acknowledged.get())
+        self.status = status_of(running.worker, tick(), self.stall_seconds)
+
+
+def run(rounds: int, pace: float, seed: int, keep: bool = False) -> None:
+    """Decide ``rounds`` cases, at ``pace`` cases per second, and show how it goes until done or Ctrl-C.
+
+    With ``keep`` the status page stays up after that, until Ctrl-C.
+    """
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(
         "\n[bold]Four experts advise on loans. Each knows one kind of case and guesses the rest.[/]\n"
@@ -63,16 +89,63 @@ def run(rounds: int, pace: float, seed: int) -> None:
         "same cases. In-memory log, real Valkey; nothing outlives this process.\n",
         highlight=False,
     )
-    progress = Progress(rounds)
-    with embedded(_config(seed)) as running:
+    progress, config = Progress(rounds), _config(seed)
+    with embedded(config) as running, _page(config) as page:
+        console.print(f"Status page: [bold]{page.address}[/]\n", highlight=False)
         try:
             with Live(_screen(progress), console=console, refresh_per_second=8) as live:
                 for _ in _stream(running, progress, seed, pace):
+                    page.update(running)
                     live.update(_screen(progress))
         except KeyboardInterrupt:
             console.print("stopped.")
+            keep = False
         console.print()
         _conclude(console, running)
+        if keep:
+            _stay(console, running, page)
+
+
+@contextmanager
+def _page(config: Config) -> Iterator[Page]:
+    port = _free_port(PORT)
+    page = Page(f"http://{HOST}:{port}/", config.processing.stall_seconds)
+    server = HttpServer(
+        HOST,
+        port,
+        lambda: page.status,
+        lambda number: None,
+        acknowledge=lambda tenant, number: page.acknowledged.put((tenant, number)),
+    )
+    server.start()
+    try:
+        yield page
+    finally:
+        server.stop()
+
+
+def _free_port(wanted: int) -> int:
+    """The one wanted, or any: the demo also runs beside a processor."""
+    for port in (wanted, 0):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: not held by the last demo
+            try:
+                tried.bind((HOST, port))
+            except OSError:
+                continue
+            return int(tried.getsockname()[1])
+    return wanted
+
+
+def _stay(console: Console, running: Embedded, page: Page) -> None:
+    console.print(f"The page stays up: [bold]{page.address}[/]  Ctrl-C ends it.", highlight=False)
+    try:
+        while True:
+            running.run_until_idle()
+            page.update(running)
+            time.sleep(0.5)
+    except KeyboardInterrupt:
+        console.print("stopped.")
 
 
 def _config(seed: int) -> Config:
@@ -81,7 +154,9 @@ def _config(seed: int) -> Config:
         "PROCESSING__COMMIT_INTERVAL_MS": "1",
         "TENANTS__DEFAULT__LABELS": '["deny", "grant"]',
         "TENANTS__DEFAULT__POSITIVE": '"grant"',
-        "TENANTS__DEFAULT__SHADOWS": f'["{SHADOW}"]',
+        "TENANTS__DEFAULT__SHADOWS": f'["{SHADOW}", "mw"]',
+        f"TENANTS__{RIVAL.upper()}__POLICY": '"mw"',
+        f"TENANTS__{RIVAL.upper()}__SHADOWS": f'["{SHADOW}"]',
     }
     return load(None, {f"GFORCE_{name}": value for name, value in settings.items()})
 
@@ -108,31 +183,42 @@ def _stream(running: Embedded, progress: Progress, seed: int, pace: float) -> It
 
 
 def _produce(running: Embedded, topic: str, number: int, content: dict[str, object]) -> None:
-    event = {"tenant": TENANT, "decision_id": f"loan-{number}", **content}
-    running.produce(topic, TENANT.encode(), msgspec.json.encode(event))
+    for tenant in (TENANT, RIVAL):
+        event = {"tenant": tenant, "decision_id": f"loan-{number}", **content}
+        running.produce(topic, tenant.encode(), msgspec.json.encode(event))
 
 
 def _observe(running: Embedded, progress: Progress) -> None:
     for record in running.new_records("decisions"):
+        if record.key != TENANT.encode():
+            continue
         decision = decode_decision(record.value or b"")
         chance = decision.probabilities[decision.decision]
         asked = f"asked {decision.expert:<8}"
         line = f"{decision.decision_id:<10} group {decision.group}   {decision.decision:<5}  {asked} p = {chance:.2f}"
         progress.recent.append(line)
-    totals = running.worker.totals
-    progress.decided, progress.labels = totals["decisions"], totals["labels_joined"]
-    progress.transactions = totals["transactions"]
+    tally = _tally(running)
+    progress.decided, progress.labels = tally["decisions"], tally["labels_joined"]
+    progress.transactions = running.worker.totals["transactions"]
     progress.pending = progress.decided - progress.labels
     if progress.decided % (progress.rounds // WIDTH or 1) < BATCH:
         progress.gap.append(_fairness(running, IN_FORCE).equalized_odds_difference)
         progress.shadow_gap.append(_fairness(running, SHADOW).equalized_odds_difference)
 
 
+def _tenant(running: Embedded) -> Tenant | None:
+    held = [owned.partition.tenants for owned in running.worker.owned.values() if owned.partition is not None]
+    return next((tenants[TENANT] for tenants in held if TENANT in tenants), None)
+
+
+def _tally(running: Embedded) -> Counter[str]:
+    tenant = _tenant(running)
+    return tenant.tally if tenant else Counter()
+
+
 def _counters(running: Embedded) -> tuple[Counters, Axes]:
-    for owned in running.worker.owned.values():
-        if owned.partition is not None and TENANT in owned.partition.tenants:
-            learner = owned.partition.tenants[TENANT].learner
-            return learner.counters(), learner.state.axes
+    if tenant := _tenant(running):
+        return tenant.learner.counters(), tenant.learner.state.axes
     empty = Axes.of(groups=GROUPS, labels=LABELS, experts=EXPERTS, policies=[IN_FORCE, SHADOW])
     return Counters.zeros(empty), empty
 

@@ -116,6 +116,13 @@ class Stream:
         self._begin_tolerance()
         self._begin_drift()
 
+    def begin(self, at: int) -> None:
+        """Both cells have labels enough: test from this time on."""
+        self.testing = True
+        self.seen = (*self.seen[:5], at)
+        self._begin_tolerance()
+        self._begin_drift()
+
     def _begin_tolerance(self) -> None:
         self.tolerance = START
         self.tolerance_wealth = 1.0

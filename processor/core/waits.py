@@ -25,8 +25,8 @@ class Waits:
 
     width: int
     """of a bin; it stays as it was when the tenant was first met, whatever the expiry becomes"""
-    bins: dict[int, int]
-    """pending decisions by the number of the bin of their request"""
+    bins: dict[int, tuple[int, int]]
+    """pending decisions by the number of the bin of their request: how many, and the earliest time met there"""
     delays: list[int]
     """labels by delay, see ``DELAY_BOUNDS``"""
     delay_sum: int
@@ -41,30 +41,32 @@ class Waits:
 
     @property
     def pending(self) -> int:
-        return sum(self.bins.values())
+        return sum(count for count, _ in self.bins.values())
 
     @property
     def oldest(self) -> int | None:
-        """The earliest time a pending decision may have been asked for; exact to a bin."""
-        return min(self.bins) * self.width if self.bins else None
+        """The earliest time a pending decision may have been asked for.
+
+        Exact until the first of its bin is settled, which says nothing about the second; then off by a bin at most.
+        """
+        return self.bins[min(self.bins)][1] if self.bins else None
 
     def asked(self, at: Sequence[int]) -> None:
         """Decisions were asked for at these times."""
         bins, width = self.bins, self.width
         for one in at:
-            number = one // width
-            bins[number] = bins.get(number, 0) + 1
+            count, earliest = bins.get(one // width, (0, one))
+            bins[one // width] = count + 1, min(earliest, one)
 
     def settled(self, at: Sequence[int]) -> None:
         """Decisions asked for at these times are labelled or have expired."""
         bins, width = self.bins, self.width
         for one in at:
-            number = one // width
-            left = bins.get(number, 0) - 1
-            if left > 0:
-                bins[number] = left
+            count, earliest = bins.get(one // width, (1, one))
+            if count > 1:
+                bins[one // width] = count - 1, earliest
             else:
-                bins.pop(number, None)
+                bins.pop(one // width, None)
 
     def joined(self, buckets: Sequence[int], total: int) -> None:
         """Labels came, by bucket of ``DELAY_BOUNDS``, after this many seconds in all."""
@@ -73,9 +75,10 @@ class Waits:
         self.delay_sum += total
 
     def encode(self) -> list[Any]:
-        return [self.width, sorted(self.bins.items()), self.delays, self.delay_sum]
+        bins = [(number, count, earliest) for number, (count, earliest) in sorted(self.bins.items())]
+        return [self.width, bins, self.delays, self.delay_sum]
 
     @classmethod
     def decode(cls, stored: list[Any]) -> Waits:
         width, bins, delays, delay_sum = stored
-        return cls(width, dict(bins), delays, delay_sum)
+        return cls(width, {number: (count, earliest) for number, count, earliest in bins}, delays, delay_sum)

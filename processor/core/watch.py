@@ -107,7 +107,8 @@ class Watch:
             for index, of_b in self._touched.get(cell, ()):
                 stream = streams[index] if index in owned else self._own(index)
                 if not stream.testing:
-                    stream.testing = self._has_learnt(stream)
+                    if self._has_learnt(stream):
+                        stream.begin(at)
                 elif stream.take(of_b, wrong, at):
                     self._judge(stream, at, changes)
         return changes

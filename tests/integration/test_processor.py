@@ -158,7 +158,7 @@ def test_an_expired_decision_counts_as_the_label_of_on_expiry(hurried: Running) 
     tally_becomes(processor, "late", decisions=1, decisions_expired=1)
 
     def rate(label: str) -> float:
-        return processor.metric("gforce_error_rate", tenant="late", group="A", label=label)
+        return processor.metric("gforce_error_rate", tenant="late", group="A", label=label, window="lifetime")
 
     # It was decided "false" and counts as "true": an error of that label, and nothing is known of the other.
     assert rate("true") == 1.0
@@ -219,7 +219,7 @@ def joined_once(deployment: Deployment, processor: ProcessorProcess, wanted: lis
         assert not found.get("requests_duplicate")
     assert Counter(deployment.decisions()) == Counter(wanted)
     assert deployment.dead_letters() == {}
-    eventually(lambda: [processor.metric("gforce_pending_decisions", partition=p) for p in "01"], lambda n: n == [0, 0])
+    eventually(lambda: [processor.metric("gforce_partition_pending_decisions", partition=p) for p in "01"], lambda n: n == [0, 0])
     return True
 
 
@@ -291,7 +291,7 @@ def test_the_metrics_count_what_happened(deployment: Deployment) -> None:
     for reason in ("bad-json", "schema", "unknown-label"):
         assert processor.metric("gforce_dead_letters_total", reason=reason) == 1
     number = str(partition_of(b"t", deployment.partitions))
-    assert processor.metric("gforce_pending_decisions", partition=number) == 1
+    assert processor.metric("gforce_partition_pending_decisions", partition=number) == 1
     assert processor.metric("gforce_parked_labels", partition=number) == 1
     assert processor.metric("gforce_partition_state", partition=number, state="ready") == 1
 

@@ -1,0 +1,6 @@
+"""The status page at ``/``: static files, and the figures it draws as JSON. It only reads."""
+
+from .routes import routes
+from .view import View
+
+__all__ = ["View", "routes"]

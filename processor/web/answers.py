@@ -1,0 +1,117 @@
+"""The JSON behind the page: what its two views need, and not more, because they ask every second."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from processor import __version__
+from processor.core.delays import DELAY_BOUNDS
+from processor.runtime.figures import EQUALIZED_ODDS, Estimate, History, Line, TenantFigures
+from processor.runtime.status import PartitionStatus, Status
+
+UNKNOWN = Estimate(float("nan"), float("nan"), float("nan"))
+
+
+class AlertRow(msgspec.Struct, frozen=True):
+    number: int
+    kind: str
+    since: int
+    text: str
+
+
+class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant at a glance."""
+
+    name: str
+    partition: int
+    policy: str
+    gap: Estimate
+    """equalized odds, lifetime"""
+    attainable: float
+    tolerance: float
+    labels: int
+    pending: int
+    oldest_pending: float
+    learning: int
+    one_sided: bool
+    alerts: list[AlertRow]
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    ready: bool
+    partitions: tuple[PartitionStatus, ...]
+    totals: dict[str, int]
+    tenants: list[TenantRow]
+    unlisted: int
+    """tenants this process has beyond those listed"""
+
+
+class TenantPage(msgspec.Struct, frozen=True, kw_only=True):
+    version: str = __version__
+    figures: TenantFigures
+    partition: PartitionStatus | None
+    delay_bounds: tuple[int, ...] = DELAY_BOUNDS
+    """seconds: the upper ends of ``figures.delays``, whose last bucket has none"""
+
+
+def overview(status: Status, figures: Sequence[TenantFigures]) -> Overview:
+    owned = sum(len(partition.tenants) for partition in status.held)
+    return Overview(
+        version=__version__,
+        ready=status.ready,
+        partitions=status.partitions,
+        totals=status.totals,
+        tenants=[_row(tenant) for tenant in figures],
+        unlisted=max(owned - len(figures), 0),
+    )
+
+
+def _row(tenant: TenantFigures) -> TenantRow:
+    lifetime = tenant.windows[0] if tenant.windows else None
+    return TenantRow(
+        name=tenant.name,
+        partition=tenant.partition,
+        policy=tenant.policy,
+        gap=lifetime.gaps.get(EQUALIZED_ODDS, UNKNOWN) if lifetime else UNKNOWN,
+        attainable=tenant.attainable,
+        tolerance=tenant.tolerance,
+        labels=lifetime.labels if lifetime else 0,
+        pending=tenant.pending,
+        oldest_pending=tenant.oldest_pending,
+        learning=tenant.learning,
+        one_sided=bool(tenant.one_sided),
+        alerts=[AlertRow(alert.number, alert.kind, alert.since, alert.text) for alert in tenant.alerts],
+    )
+
+
+def tenant_page(status: Status, figures: TenantFigures) -> TenantPage:
+    partition = next((p for p in status.partitions if p.number == figures.partition), None)
+    return TenantPage(figures=figures, partition=partition)
+
+
+def since(history: History, moment: int) -> History:
+    """Only the points after ``moment`` (milliseconds): the page has the rest already.
+
+    >>> whole = History(name="acme", times=[10, 20, 30], gaps={}, shadows={}, rates={"A": [0.1, 0.2, 0.3]})
+    >>> later = since(whole, 20)
+    >>> later.times, later.rates
+    ([30], {'A': [0.3]})
+    """
+    start = bisect_right(history.times, moment)
+    return History(
+        name=history.name,
+        times=history.times[start:],
+        gaps={
+            metric: Line(line.value[start:], line.lower[start:], line.upper[start:])
+            for metric, line in history.gaps.items()
+        },
+        shadows={
+            policy: {metric: values[start:] for metric, values in by_metric.items()}
+            for policy, by_metric in history.shadows.items()
+        },
+        rates={group: values[start:] for group, values in history.rates.items()},
+    )
