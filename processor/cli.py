@@ -12,6 +12,10 @@ from rich.markup import escape
 from producers.commands import app as produce
 
 from . import __version__
+from .audit.audit_commands import register as register_audits
+from .audit.record_commands import register as register_recordings
+from .audit.report_commands import register as register_report
+from .audit.whatif_commands import register as register_whatif
 from .core.errors import GForceError
 from .experiments.commands import app as experiment
 from .runtime.commands import run
@@ -27,6 +31,10 @@ app = typer.Typer(
 )
 app.command()(run)
 register(app)
+register_recordings(app)
+register_audits(app)
+register_whatif(app)
+register_report(app)
 app.add_typer(produce)
 app.add_typer(experiment)
 
@@ -51,11 +59,12 @@ def demo(
     rounds: Annotated[int, typer.Option(min=200, help="How many cases to decide.")] = 6_000,
     pace: Annotated[float, typer.Option(min=0.0, help="Cases per second; 0 is as fast as possible.")] = 400.0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same demo.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the status page up afterwards, until Ctrl-C.")] = False,
 ) -> None:
-    """Watch the whole processor close a gap, in this terminal: labels come late, GroupAware runs in shadow."""
+    """Watch the whole processor close a gap, here and on its status page: labels come late, GroupAware in shadow."""
     from .demo import run
 
-    run(rounds, pace, seed)
+    run(rounds, pace, seed, keep)
 
 
 def main() -> None:

@@ -1,0 +1,228 @@
+"""Charts of the report: SVG that stands inside the page, with its text as text and nothing from elsewhere.
+
+Drawn by matplotlib without pyplot, so that nothing global is left behind, and the same figures give the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from html import escape
+from io import StringIO
+from math import isnan
+from typing import Any
+
+from processor.core.errors import GForceError
+from processor.runtime.figures import EQUALIZED_ODDS
+
+from .data import TenantReport
+from .words import delay_names
+
+INK, FAINT, BLUE, RED, GREEN = "#26303a", "#8a94a0", "#1f4e79", "#a23b2a", "#2f7d5b"
+GROUP_COLOURS = ("#1f4e79", "#c9772b", "#2f7d5b", "#7a4b8c", "#8a6d1d", "#4b8fa8", "#a23b2a", "#5b6670")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+WIDE, NARROW = 7.2, 3.75
+"""inches: for a page or a screen, and for a phone"""
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#e4e7ea",
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gforce",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@contextmanager
+def canvas(size: tuple[float, float], columns: int = 1, rows: int = 1, **more: Any) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes, in our style."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise GForceError('charts need matplotlib: pip install "gforce[report]"') from None
+    with warnings.catch_warnings(), rc_context(STYLE):
+        warnings.simplefilter("ignore")  # names may hold signs that the measuring font lacks; the reader's has them
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure, figure.subplots(rows, columns, **more)
+
+
+def inline(figure: Any, name: str, title: str, description: str) -> str:
+    """The figure as an SVG element with a title and a description for those who cannot see it."""
+    from matplotlib import rc_context
+
+    file = StringIO()
+    with warnings.catch_warnings(), rc_context(STYLE):
+        warnings.simplefilter("ignore")
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = file.getvalue()
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    box = re.search(r'viewBox="[^"]*"', text)
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'xlink:href="#', f'href="#{name}-', body).replace("url(#", f"url(#{name}-")
+    body = body.replace("'DejaVu Sans', 'Bitstream Vera Sans', 'Computer Modern Sans Serif'", "var(--sans)")
+    body = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font: \1px var(--sans)", body)
+    body = re.sub(r"font: bold ([\d.]+)px [^;\"]*", r"font: bold \1px var(--sans)", body)
+    head = (
+        f'<svg {box[0] if box else ""} role="img" aria-labelledby="{name}-t {name}-d">'
+        f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>'
+    )
+    return head + body[: body.rindex("</svg>") + 6]
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC)
+
+
+def _time_axis(axis: Any, narrow: bool) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(maxticks=4 if narrow else 8, tz=UTC)  # type: ignore[no-untyped-call]
+    axis.xaxis.set_major_locator(locator)
+    axis.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+
+
+def gap_over_time(tenant: TenantReport, width: float) -> Any:
+    """The gap of all labels so far with its band; the gap of each stretch; tolerance, attainable gap, alerts."""
+    narrow = width == NARROW
+    with canvas((width, 3.0 if narrow else 2.9)) as (figure, axis):
+        moments = [one for one in tenant.so_far if not isnan(one.gaps[EQUALIZED_ODDS].value)]
+        times = [_time(one.until) for one in moments]
+        gaps = [one.gaps[EQUALIZED_ODDS] for one in moments]
+        low = [gap.value if isnan(gap.lower) else gap.lower for gap in gaps]
+        high = [gap.value if isnan(gap.upper) else gap.upper for gap in gaps]
+        axis.fill_between(times, low, high, color=BLUE, alpha=0.14, linewidth=0)
+        axis.plot(times, [gap.value for gap in gaps], color=BLUE, linewidth=1.8)
+        pieces = [one for one in tenant.stretches if not isnan(one.gaps[EQUALIZED_ODDS].value)]
+        if len(pieces) > 1:
+            middle = [_time((one.since + one.until) // 2) for one in pieces]
+            axis.plot(middle, [one.gaps[EQUALIZED_ODDS].value for one in pieces], "o", color=FAINT, markersize=3.5)
+        values = [one.gaps[EQUALIZED_ODDS].value for one in (*moments, *pieces)]
+        top = max(0.1, 2.2 * gaps[-1].value, *values)
+        axis.set_ylim(0, min(1.0, top * 1.15))
+        _level(axis, tenant.figures.tolerance, "tolerance", RED, "--")
+        _level(axis, tenant.figures.attainable, "attainable", GREEN, ":")
+        raised = [alert for alert in tenant.alerts if alert.state == "raised"]
+        if raised:
+            axis.plot(
+                [_time(alert.at) for alert in raised],
+                [0.985] * len(raised),
+                "v",
+                color=RED,
+                markersize=7,
+                transform=axis.get_xaxis_transform(),
+                clip_on=False,
+            )
+        axis.set_ylabel("gap")
+        _time_axis(axis, narrow)
+        return figure
+
+
+def _level(axis: Any, height: float, name: str, colour: str, style: str) -> None:
+    if isnan(height) or height > axis.get_ylim()[1]:
+        return
+    axis.axhline(height, color=colour, linestyle=style, linewidth=1.1)
+    axis.annotate(
+        name,
+        (1.0, height),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        xytext=(0, 3),
+        ha="right",
+        color=colour,
+        fontsize=8,
+        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6},
+    )
+
+
+def rates_over_time(tenant: TenantReport, width: float) -> Any:
+    """Error rates of each group, one panel for each true label, stretch by stretch."""
+    narrow = width == NARROW
+    labels = tenant.figures.labels[:4]
+    columns, rows = (1, len(labels)) if narrow else (len(labels), 1)
+    with canvas((width, 2.1 * rows if narrow else 2.6), columns, rows, squeeze=False, sharey=True) as (figure, grid):
+        axes = [axis for line in grid for axis in line]
+        for axis, label in zip(axes, labels, strict=True):
+            for i, group in enumerate(tenant.figures.groups):
+                _rate_line(axis, tenant, group, label, i)
+            axis.set_title(f"cases that were “{label}”")
+            _time_axis(axis, True)
+        rates = [cell.rate.value for moment in tenant.stretches for cell in moment.rates if not isnan(cell.rate.value)]
+        axes[0].set_ylim(0, min(1.0, 1.15 * max(rates, default=0.1) + 0.02))
+        for axis in axes if narrow else axes[:1]:
+            axis.set_ylabel("decided wrongly")
+        return figure
+
+
+def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: int) -> None:
+    colour, marker = GROUP_COLOURS[number % len(GROUP_COLOURS)], MARKERS[number % len(MARKERS)]
+    points = []
+    for moment in tenant.stretches:
+        cell = next((one for one in moment.rates if one.group == group and one.label == label), None)
+        if cell is not None and cell.n and not isnan(cell.rate.value):
+            points.append((_time((moment.since + moment.until) // 2), cell.rate))
+    times = [at for at, _ in points]
+    axis.plot(times, [rate.value for _, rate in points], color=colour, marker=marker, markersize=3.5, linewidth=1.4)
+    if len(tenant.figures.groups) <= 3 and points and not isnan(points[0][1].lower):
+        low, high = [rate.lower for _, rate in points], [rate.upper for _, rate in points]
+        axis.fill_between(times, low, high, color=colour, alpha=0.08, linewidth=0)
+
+
+def delays(tenant: TenantReport, width: float) -> Any:
+    """How long labels took."""
+    counts, names = tenant.figures.delays, delay_names()
+    used = [i for i, count in enumerate(counts) if count]
+    first, last = max(min(used) - 1, 0), min(max(used) + 1, len(counts) - 1)
+    total = sum(counts)
+    with canvas((width, 1.9)) as (figure, axis):
+        shares = [100 * count / total for count in counts[first : last + 1]]
+        bars = axis.bar(range(len(shares)), shares, color=BLUE, width=0.72)
+        axis.bar_label(bars, [f"{share:.0f} %" if share >= 0.5 else "" for share in shares], fontsize=8, padding=2)
+        small = len(shares) > (6 if width == NARROW else 12)
+        axis.set_xticks(range(len(shares)), names[first : last + 1], rotation=45 if small else 0, fontsize=8)
+        axis.set_ylabel("% of labels")
+        axis.margins(y=0.18)
+        axis.spines["bottom"].set_visible(True)
+        return figure
+
+
+def front(tenant: TenantReport, width: float) -> Any:
+    """The Pareto front of the settings that were tried."""
+    from processor.audit.pareto import draw
+
+    assert tenant.whatif is not None
+    with canvas((width, 3.4 if width == NARROW else 3.6)) as (figure, axis):
+        draw(tenant.whatif, axis, small=width == NARROW)
+        axis.grid(True, axis="both")
+        return figure
+
+
+def group_keys(groups: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Group, colour and a sign for the legend under a chart."""
+    signs = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
+    return [(group, GROUP_COLOURS[i % 8], signs[i % 8]) for i, group in enumerate(groups)]

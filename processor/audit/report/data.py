@@ -1,0 +1,169 @@
+"""What a report says, before it is a page: the same for HTML, JSON and CSV."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from processor import __version__
+from processor.audit.whatif_figures import TenantAnswer
+from processor.runtime.figures import CellRate, Estimate, TenantFigures
+
+REPORT_FORM = 1
+Tone = Literal["good", "open", "bad", "note"]
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One of the answers of the first page."""
+
+    tone: Tone
+    title: str
+    text: str
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a topic was there to read."""
+
+    role: str
+    topic: str
+    partitions: int
+    offsets: int | None
+    """None where nobody wrote that down (plain files)"""
+
+
+class ReportFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference, in plain words."""
+
+    kind: str
+    meaning: str
+    place: str
+    text: str
+    recorded: str = ""
+    follows: str = ""
+    cause: str = ""
+    count: int = 1
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the audit."""
+
+    verdict: str
+    draws: str
+    end: str
+    batches: int
+    recomputed: int
+    requests: int
+    feedback: int
+    decisions: int
+    dead_letters: int
+    alerts: int
+    compared: list[str]
+    findings: list[ReportFinding]
+    reasons: list[str]
+    notes: list[str]
+    heads: dict[str, str]
+    """by partition: to be kept elsewhere"""
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a stretch of time, or of all the time until then."""
+
+    since: int
+    until: int
+    labels: int
+    gaps: dict[str, Estimate]
+    rates: list[CellRate]
+    group_error: dict[str, Estimate]
+
+
+class AlertLine(msgspec.Struct, frozen=True, kw_only=True):
+    at: int
+    number: int
+    kind: str
+    state: str
+    text: str
+    evidence: str
+
+
+class ExpertRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How many cases one expert's advice decided."""
+
+    expert: str
+    decisions: dict[str, int]
+    """by group"""
+    shares: dict[str, float]
+    """of the group's decisions"""
+    labelled: int
+    wrong: int
+    error: Estimate
+
+
+class ConfigLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration that came into force."""
+
+    at: int
+    batch: int
+    digest: str
+    changes: list[str]
+    canonical: str
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision as an example; picked by a hash of its id, not by what came of it."""
+
+    id: str
+    at: int
+    group: str
+    said: dict[str, str]
+    chances: dict[str, float]
+    expert: str | None
+    decision: str
+    label: str | None
+
+
+class DeadReason(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str
+    meaning: str
+    count: int
+    example: str
+    """where the first one is"""
+
+
+class TenantReport(msgspec.Struct, frozen=True, kw_only=True):
+    figures: TenantFigures
+    statement: Statement
+    first: int
+    last: int
+    so_far: list[Moment]
+    stretches: list[Moment]
+    alerts: list[AlertLine]
+    alerts_left_out: int = 0
+    experts: list[ExpertRow]
+    mean_delay: float
+    dead_letters: dict[str, int]
+    attainable_text: str
+    configs: list[ConfigLine]
+    samples: list[Sample]
+    whatif: TenantAnswer | None = None
+    whatif_text: str = ""
+
+
+class ReportData(msgspec.Struct, frozen=True, kw_only=True):
+    form: int = REPORT_FORM
+    version: str = __version__
+    created: str
+    source: str
+    redacted: bool
+    first: int
+    last: int
+    processor_versions: list[str]
+    manifest_sha256: str
+    extents: list[Extent]
+    statements: list[Statement]
+    verification: Verification
+    tenants: list[TenantReport]
+    dead_letters: list[DeadReason]
+    reproduced: str = ""
+    """what the what-if says about the recorded setting"""
+    notes: list[str] = []

@@ -1,0 +1,97 @@
+"""A report from a record: audit it, read it once more for the figures, write the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from processor.audit import audit as auditing
+from processor.audit.findings import NotAuditable
+from processor.audit.opening import Opened
+from processor.audit.partition_result import Options
+from processor.audit.pool import in_processes
+from processor.audit.whatif_asking import asked, partitions_of
+from processor.audit.whatif_settings import Change, Sweep
+from processor.audit.whatif_tables import WhatIf
+from processor.core.errors import InvalidInput
+
+from . import rows
+from .assembling import assembled
+from .collecting import Reading, collected
+from .data import ReportData
+from .redaction import Redaction
+from .rendering import page
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the report is to be about."""
+
+    tenants: tuple[str, ...] = ()
+    """none: all of them"""
+    heads: Sequence[str] = ()
+    change: Change = field(default_factory=Change)
+    sweeps: tuple[Sweep, ...] = ()
+    """none, and no change: no what-if"""
+    redaction: Redaction | None = None
+    processes: int | None = None
+
+
+def made(
+    place: Opened, wish: Wish, step: Callable[[str], Callable[[int], None]] = lambda what: lambda n: None
+) -> ReportData:
+    """``step`` is told what begins, and gives what is told how many input records have been read for it."""
+    options = Options(place.secrets, auditing.heads(list(wish.heads)), None, place.codec)
+    found = auditing.audit(place.source, options, None, wish.processes, step("auditing"))
+    wanted = frozenset(wish.tenants)
+    readings = [
+        Reading(place.source, number, place.secrets, wanted, place.codec)
+        for number in partitions_of(place.source, wanted)
+    ]
+    collections = in_processes(collected, readings, wish.processes, step("figures"))
+    if missing := sorted(wanted - {name for one in collections for name in one.tenants}):
+        raise InvalidInput(f'there is no decision of tenant "{missing[0]}" in this record')
+    whatif, notes = _whatif(place, wish, step("what-if"))
+    report = assembled(place.source, place.where, found, collections, whatif, wish.redaction)
+    return msgspec.structs.replace(report, notes=[*report.notes, *notes])
+
+
+def _whatif(place: Opened, wish: Wish, progress: Callable[[int], None]) -> tuple[WhatIf | None, list[str]]:
+    """The answer, if one was asked for; or why there is none, on which the rest of the report does not depend."""
+    if not wish.sweeps and wish.change == Change():
+        return None, []
+    try:
+        answer = asked(
+            place.source,
+            place.secrets,
+            wish.change,
+            wish.sweeps,
+            wish.tenants,
+            place.codec,
+            wish.processes,
+            progress,
+        )
+    except NotAuditable as reason:
+        return None, [f"The what-if could not be answered: {reason}"]
+    return answer, []
+
+
+def written(report: ReportData, out: Path, as_json: bool = False, as_csv: bool = False) -> list[Path]:
+    """Write the page, and the same figures beside it."""
+    paths = [out]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(page(report), encoding="utf-8")
+        if as_json:
+            paths.append(out.with_suffix(".json"))
+            paths[-1].write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+        if as_csv:
+            paths.append(out.with_suffix(".csv"))
+            with paths[-1].open("w", newline="", encoding="utf-8") as file:
+                rows.write(report, file)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {paths[-1]}: {error.strerror}") from None
+    return paths

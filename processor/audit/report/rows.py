@@ -1,0 +1,176 @@
+"""The figures of a report as rows, for programs that work with tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import isnan
+from typing import IO
+
+import msgspec
+
+from processor.audit.whatif_tables import number, plain, rows
+from processor.runtime.figures import Estimate
+
+from .data import Moment, ReportData, TenantReport
+from .words import delay_names
+
+COLUMNS = (
+    *("tenant", "section", "figure", "since", "until", "group", "label", "expert", "setting"),
+    *("n", "value", "lower", "upper", "text"),
+)
+
+
+class Row(msgspec.Struct, kw_only=True):
+    tenant: str = ""
+    section: str
+    figure: str
+    since: str = ""
+    until: str = ""
+    group: str = ""
+    label: str = ""
+    expert: str = ""
+    setting: str = ""
+    n: int | str = ""
+    value: float | int | str = ""
+    lower: float | str = ""
+    upper: float | str = ""
+    text: str = ""
+
+    def cells(self) -> list[str]:
+        return [_cell(getattr(self, name)) for name in COLUMNS]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return plain(value) if isinstance(value, str) else str(value)
+
+
+def write(report: ReportData, file: IO[str]) -> None:
+    writer = csv.writer(file)
+    writer.writerow(COLUMNS)
+    for row in report_rows(report):
+        writer.writerow(row.cells())
+
+
+def report_rows(report: ReportData) -> Iterator[Row]:
+    found = report.verification
+    yield Row(section="report", figure="source", text=report.source)
+    yield Row(section="report", figure="version", text=report.version)
+    yield Row(section="report", figure="created", text=report.created)
+    yield Row(section="verification", figure="verdict", text=found.verdict)
+    for name in ("batches", "recomputed", "requests", "feedback", "decisions", "dead_letters", "alerts"):
+        yield Row(section="verification", figure=name, value=getattr(found, name))
+    for finding in found.findings:
+        yield Row(section="finding", figure=finding.kind, n=finding.count, text=f"{finding.place}: {finding.text}")
+    for one in report.dead_letters:
+        yield Row(section="dead letters", figure=one.reason, value=one.count, text=one.example)
+    for tenant in report.tenants:
+        yield from _tenant_rows(tenant)
+
+
+def _tenant_rows(tenant: TenantReport) -> Iterator[Row]:
+    figures = tenant.figures
+    name = figures.name
+    yield Row(tenant=name, section="fairness", figure="statement", text=tenant.statement.text)
+    yield Row(tenant=name, section="fairness", figure="attainable_gap", value=figures.attainable)
+    yield Row(tenant=name, section="fairness", figure="regret", value=figures.regret)
+    yield Row(tenant=name, section="fairness", figure="tolerance", value=figures.tolerance)
+    for window in figures.windows[:1]:
+        whole = Moment(
+            since=tenant.first,
+            until=tenant.last,
+            labels=window.labels,
+            gaps=window.gaps,
+            rates=window.rates,
+            group_error=window.group_error,
+        )
+        yield from _moment_rows(name, "all labels", whole)
+    for moment in tenant.so_far:
+        yield from _moment_rows(name, "so far", moment, rates=False)
+    for moment in tenant.stretches:
+        yield from _moment_rows(name, "stretch", moment)
+    for tally, count in sorted(figures.tally.items()):
+        yield Row(tenant=name, section="counts", figure=tally, value=count)
+    for bucket, count in zip(delay_names(), figures.delays, strict=False):
+        yield Row(tenant=name, section="label delays", figure=bucket, value=count)
+    for expert in tenant.experts:
+        for group, count in expert.decisions.items():
+            yield Row(
+                tenant=name, section="experts", figure="decisions", group=group, expert=expert.expert, value=count
+            )
+        yield _estimated(
+            Row(tenant=name, section="experts", figure="error_rate", expert=expert.expert, n=expert.labelled),
+            expert.error,
+        )
+    for alert in tenant.alerts:
+        text = f"{alert.text} {alert.evidence}".strip()
+        yield Row(tenant=name, section="alerts", figure=f"{alert.kind} {alert.state}", since=_iso(alert.at), text=text)
+    for config in tenant.configs:
+        yield Row(
+            tenant=name, section="configuration", figure=config.digest, since=_iso(config.at), text=config.canonical
+        )
+    for sample in tenant.samples:
+        yield Row(
+            tenant=name,
+            section="samples",
+            figure=sample.id,
+            since=_iso(sample.at),
+            group=sample.group,
+            label=sample.label or "",
+            expert=sample.expert or "",
+            text=sample.decision,
+        )
+    if tenant.whatif:
+        yield from _whatif_rows(tenant)
+
+
+def _moment_rows(tenant: str, section: str, moment: Moment, rates: bool = True) -> Iterator[Row]:
+    place = {"tenant": tenant, "section": section, "since": _iso(moment.since), "until": _iso(moment.until)}
+    for metric, gap in moment.gaps.items():
+        yield _estimated(Row(figure=f"gap_{metric}", n=moment.labels, **place), gap)
+    if rates:
+        for cell in moment.rates:
+            row = Row(figure="error_rate", group=cell.group, label=cell.label, n=cell.n, **place)
+            yield _estimated(row, cell.rate)
+        for group, error in moment.group_error.items():
+            yield _estimated(Row(figure="group_error_rate", group=group, n="", **place), error)
+
+
+def _whatif_rows(tenant: TenantReport) -> Iterator[Row]:
+    from processor.audit.whatif_tables import WhatIf
+
+    assert tenant.whatif is not None
+    answer = WhatIf(
+        decisions=0, reproduced=0, findings=0, tenants=[tenant.whatif], front={}, dominating={}, outstanding={}
+    )
+    for name, setting, figure, group, label, n, value, lower, upper in rows(answer):
+        yield Row(
+            tenant=_unquoted(name),
+            section="what-if",
+            figure=figure,
+            group=_unquoted(group),
+            label=_unquoted(label),
+            setting=_unquoted(setting),
+            n=int(n),
+            value=float(value or "nan"),
+            lower=float(lower or "nan"),
+            upper=float(upper or "nan"),
+        )
+
+
+def _unquoted(text: str) -> str:
+    """``rows`` has made names safe already, and ``cells`` will do it again."""
+    return text[1:] if plain(text[1:]) == text else text
+
+
+def _estimated(row: Row, estimate: Estimate) -> Row:
+    row.value = estimate.value
+    row.lower, row.upper = ("", "") if isnan(estimate.lower) else (estimate.lower, estimate.upper)
+    return row
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(timespec="milliseconds") if milliseconds else ""

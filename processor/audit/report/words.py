@@ -1,0 +1,248 @@
+"""Sentences and explanations of the report. Everything a reader must know is here, in plain words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import isnan
+
+from processor.audit.whatif_tables import short
+from processor.core.alert_events import AlertEvent
+from processor.core.events import Reason
+from processor.runtime.config_values import Duration
+from processor.runtime.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
+
+from .data import Statement
+
+METRIC_NAMES = {
+    FPR: "false positive rate",
+    FNR: "false negative rate",
+    ERROR_RATE: "error rate",
+    EQUALIZED_ODDS: "worst on any true label (equalized odds)",
+}
+
+DEAD_REASONS: dict[str, str] = {
+    Reason.EMPTY: "the record was empty",
+    Reason.TOO_LARGE: "the record was larger than allowed",
+    Reason.NOT_UTF8: "the record was no text (UTF-8)",
+    Reason.BAD_JSON: "the record was no JSON",
+    Reason.SCHEMA: "a field was missing or of a wrong type",
+    Reason.NO_PREDICTIONS: "no expert had given advice",
+    Reason.LIMIT: "a name, an id or a count was over its limit",
+    Reason.KEY_MISMATCH: "the record's key was not its tenant",
+    Reason.WRONG_PARTITION: "the record was on a partition where its tenant does not belong",
+    Reason.UNKNOWN_TENANT: "the tenant is not known",
+    Reason.FUTURE_TIMESTAMP: "the record's time lay too far in the future",
+    Reason.UNKNOWN_LABEL: "a label or a prediction that the configuration does not name",
+    Reason.GROUP_REFUSED: "the group is none of those the objective is for",
+    Reason.CONFLICTING_REQUEST: "the id had been used before, with other content",
+    Reason.CONTRADICTING_LABEL: "the decision already had another label",
+    Reason.UNKNOWN_DECISION: "a label waited for its request, and none came",
+    Reason.EXPIRED_DECISION: "the label came after its decision had expired",
+    Reason.LABEL_NOT_EXPECTED: "a label for a decision that gets none",
+    Reason.INTERNAL: "a fault of the processor itself",
+}
+
+
+def when(milliseconds: int) -> str:
+    """
+    >>> when(1_700_000_000_000)
+    '2023-11-14 22:13 UTC'
+    """
+    if milliseconds <= 0:
+        return "–"
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def duration(seconds: float) -> str:
+    """About how long.
+
+    >>> duration(5_400), duration(86_400 * 2.5), duration(0.0), duration(float("nan"))
+    ('1.5 hours', '2.5 days', 'no time at all', '–')
+    """
+    if isnan(seconds):
+        return "–"
+    if seconds < 1.0:
+        return "no time at all" if seconds == 0.0 else "less than a second"
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 1.2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
+def percent(rate: float) -> str:
+    """
+    >>> percent(0.1234), percent(float("nan"))
+    ('12.3 %', '–')
+    """
+    return "–" if isnan(rate) else f"{100 * rate:.1f} %"
+
+
+def band(estimate: Estimate) -> str:
+    if isnan(estimate.value):
+        return "–"
+    if isnan(estimate.lower):
+        return short(estimate.value)
+    return f"{short(estimate.value)} (between {short(estimate.lower)} and {short(estimate.upper)})"
+
+
+def fairness_statement(figures: TenantFigures) -> Statement:
+    """Is this tenant's stream fair, as far as the labels tell?"""
+    name = figures.name
+    if not figures.windows or not figures.windows[0].labels:
+        return Statement("open", name, "No labels have come, so nothing can be said about fairness.")
+    if figures.one_sided:
+        never = " and ".join(f"“{label}”" for label in figures.one_sided)
+        return Statement("bad", name, f"Decisions {never} never get a label: the fairness figures are not valid.")
+    gap = figures.windows[0].gaps[EQUALIZED_ODDS]
+    if isnan(gap.value):
+        return Statement("open", name, "Only one group has labels, so there is nothing to compare.")
+    said = f"The largest difference between two groups’ error rates is {band(gap)}."
+    tolerance = figures.tolerance
+    if isnan(gap.lower):
+        return Statement("open", name, said)
+    if isnan(tolerance):
+        return Statement("open", name, f"{said} No tolerance was set.")
+    if any(alert.kind == "tolerance" for alert in figures.alerts):
+        return Statement(
+            "bad", name, f"{said} An alert says that at some time it was above the tolerance of {tolerance:g}."
+        )
+    if gap.lower > tolerance:
+        return Statement("bad", name, f"{said} That is above the tolerance of {tolerance:g}, beyond doubt.")
+    if gap.upper <= tolerance:
+        return Statement("good", name, f"{said} That is within the tolerance of {tolerance:g}, beyond doubt.")
+    side = "above" if gap.value > tolerance else "within"
+    return Statement(
+        "open", name, f"{said} The value is {side} the tolerance of {tolerance:g}; the labels do not settle it."
+    )
+
+
+def attainable_text(figures: TenantFigures) -> str:
+    """How much of the gap is the experts' own."""
+    if isnan(figures.attainable) or not figures.windows:
+        return "How small the gap could be with these experts is not known."
+    gap = figures.windows[0].gaps[EQUALIZED_ODDS].value
+    least = figures.attainable
+    if isnan(gap):
+        return f"The least gap any mixture of these experts can have is {short(least)}."
+    if least >= 0.8 * gap and gap > 0.02:
+        more = "most of it is the experts’ own: another setting of the policy cannot remove it, other experts can."
+    elif least <= 0.3 * gap and gap > 0.02:
+        more = "most of it is not the experts’ own: the policy has room to improve."
+    else:
+        more = "the rest is the policy’s."
+    return f"Of a gap of {short(gap)}, {short(least)} could not be avoided with these experts: {more}"
+
+
+def alert_text(alert: AlertEvent) -> str:
+    """What an alert says, in one sentence."""
+    if alert.groups is None:
+        never = " and ".join(f"“{decision}”" for decision in alert.decisions)
+        return f"Decisions {never} never get a label although others do: all figures are wrong while this holds."
+    pair = f"{alert.groups[0]} and {alert.groups[1]}, cases that were “{alert.label}”"
+    if alert.state == "cleared":
+        return f"Cleared, after having been raised at {when(alert.since)}: {pair}."
+    if alert.kind == "tolerance":
+        return f"The error rates differed by more than the tolerance of {alert.tolerance:g}: {pair}."
+    return f"The error rates have drifted apart by more than {alert.tolerance:g}: {pair}."
+
+
+def alert_evidence(alert: AlertEvent) -> str:
+    evidence = alert.evidence
+    if evidence is None or alert.groups is None:
+        return ""
+    rates = evidence.whole
+    said = ", ".join(
+        f"{group}: {wrong} of {n} wrong ({percent(rate)})"
+        for group, n, wrong, rate in zip(alert.groups, rates.labels, rates.errors, rates.rates, strict=True)
+    )
+    interval = (
+        ""
+        if rates.lower is None or rates.upper is None
+        else (
+            f"; difference {short(rates.gap, signed=True)}, between {short(rates.lower, signed=True)} and "
+            f"{short(rates.upper, signed=True)}"
+        )
+    )
+    return (
+        f"{said}{interval}; evidence {evidence.wealth:,.0f} where {evidence.threshold:,.0f} raises, "
+        f"{evidence.pairs} pairs of labels"
+    )
+
+
+def delay_names() -> list[str]:
+    from processor.core.delays import DELAY_BOUNDS
+
+    return [f"≤ {Duration(bound * 1_000)}" for bound in DELAY_BOUNDS] + [f"> {Duration(DELAY_BOUNDS[-1] * 1_000)}"]
+
+
+METHOD: tuple[tuple[str, str], ...] = (
+    (
+        "How a case is decided",
+        "Several experts (models, rules, people) say what they would decide. The processor chooses whose advice to "
+        "follow, by chance, with chances that it works out from how often each expert was wrong so far, for each "
+        "group and each true label. It chooses them so that the groups’ error rates become equal with little loss "
+        "of accuracy. The chance comes from a secret seed and the decision’s id, so that nobody can foresee or "
+        "steer a draw, and every draw can be repeated.",
+    ),
+    (
+        "What is learnt",
+        "True labels arrive later, or never. All that is remembered is how often: requests decided, labels joined, "
+        "and how often each expert was wrong, per group and label. Nothing else about a person is kept or used.",
+    ),
+    (
+        "What “verified” means",
+        "The record holds every request, every label and a journal of how they were processed. From these "
+        "everything else was computed again from the beginning and compared byte by byte: each decision, its "
+        "probabilities, the state after each batch. The journal is a chain of hashes, so a word changed anywhere is "
+        "found. It does not prove that the record as a whole was not replaced by another one: for that, a head of "
+        "the chain must have been kept by somebody else. Nor does it prove that the groups, labels and advice sent "
+        "in were true.",
+    ),
+    (
+        "Error rates and gaps",
+        "An error rate is the share of cases of a group, with a certain true label, that were decided otherwise. A "
+        "gap is the largest difference between two groups. Rates are shown beside gaps, because a gap can also be "
+        "closed by treating one group worse. Only cases whose label has come can count.",
+    ),
+    (
+        "The bands",
+        "Every rate has a 95 % confidence sequence: unlike an ordinary confidence interval it stays valid however "
+        "often one looks. It asks that the chance of an error in a cell is the same for all its cases; while the "
+        "learner still changes its mind the band is that of the average case. It also asks that whether and when a "
+        "label comes does not depend on the decision, given group and true label. The band of a stretch of time "
+        "holds for that stretch, not for all of them at once.",
+    ),
+    (
+        "Alerts",
+        "A tolerance alert means: at some time since its test began, the gap was above the tolerance; the chance "
+        "that a tenant ever gets a false one is at most the configured α. A drift alert means that the error rates "
+        "have moved apart lately; false ones come no oftener than once in the configured number of pairs of labels, "
+        "on average. An alert does not say that the average gap is above the tolerance, nor why.",
+    ),
+    (
+        "What-if",
+        "The same requests, labels, times and draws under another setting. This is exact, because what every expert "
+        "said was recorded, and because labels come whatever was decided. Drawn figures are what would have "
+        "happened; expected ones are the mean over all draws, and have less noise. Differences are taken on the "
+        "same cases: the share that only one of the two settings decided wrongly.",
+    ),
+)
+
+GLOSSARY: tuple[tuple[str, str], ...] = (
+    ("attainable gap", "the least gap that any mixture of the present experts can have"),
+    ("batch", "requests and labels that were processed together; the journal has one record for each"),
+    ("confidence sequence", "a band for a rate that is valid at every moment at once"),
+    ("dead letter", "a record that could not be used, kept with the reason"),
+    ("equalized odds", "equal error rates of all groups, on every true label"),
+    ("expert", "whoever gives advice on a case: a model, a rule, a person"),
+    ("false negative rate", "the share of positive cases that were decided negative"),
+    ("false positive rate", "the share of negative cases that were decided positive"),
+    ("gap", "the largest difference between two groups’ error rates"),
+    ("head of the chain", "the digest of the last journal record; kept elsewhere, it vouches for all before it"),
+    ("λ (lambda)", "how much equal error rates count against accuracy"),
+    ("lineage", "an unbroken history of a partition’s state"),
+    ("loss", "wrong decisions per label"),
+    ("regret", "loss beyond that of the best single expert in hindsight"),
+    ("tenant", "one stream of cases with its own configuration and its own learner"),
+    ("tolerance", "the gap up to which no alert is raised"),
+)

@@ -1,0 +1,213 @@
+"""Comparing dead letters and alerts with those that follow from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from processor.adapters.log import Record
+from processor.core.journal import JournalRecord
+from processor.core.step import REQUESTS, DeadLetter
+from processor.runtime.publish import MAX_DEAD_LETTER, MAX_KEY
+
+from .decisions import _shown
+from .findings import Finding
+from .shelves import Shelf
+from .sources import Source
+
+AHEAD = 10_000
+"""Dead letters read ahead of the one looked for, before it is said to be missing."""
+BAND = 1e-4
+"""Ends of confidence bands come from library functions, which may differ in the last bit between machines."""
+BAND_FIELDS = ("lower", "upper")
+
+
+class DeadLetters:
+    """The dead letters of one partition of the inputs; told apart by the place in their headers.
+
+    They are partitioned by the key they came with, and without one they may be anywhere, so order says nothing.
+    """
+
+    def __init__(self, source: Source, number: int) -> None:
+        self.topic, self.number = source.topic("dead_letters"), number
+        self._topics = (source.topic("requests"), source.topic("feedback"))
+        self._lanes = [iter(source.read("dead_letters", j)) for j in source.partitions("dead_letters")]
+        self._seen: dict[tuple[str, int], Record] = {}
+        self._compared = 0
+
+    def compare(self, journal: JournalRecord, letters: Sequence[DeadLetter]) -> list[Finding]:
+        found: list[Finding] = []
+        for letter in letters:
+            self._compared += 1
+            place = (self._topics[letter.raw.source != REQUESTS], letter.raw.offset)
+            record = self._seen.pop(place, None) or self._look_for(place)
+            where = f"{place[0]} [{self.number}] at {place[1]}"
+            if record is None:
+                found.append(self._finding(journal, None, f"{where} should be here", "", str(letter.reason)))
+                continue
+            reason = _headers(record).get("gforce.reason", "")
+            if reason != letter.reason:
+                found.append(
+                    self._finding(journal, record.offset, f"the reason for {where} differs", reason, str(letter.reason))
+                )
+            elif _content(letter) not in ((record.key, record.value), (None, record.value)):
+                found.append(self._finding(journal, record.offset, f"{where} is not what came", _shown(record.value)))
+        return found
+
+    def rest(self) -> Iterable[tuple[Record, str, int, int]]:
+        """What nothing leads to, with the place it names: in words, by input (0 or 1) and by offset."""
+        while self._lanes:
+            self._read_on()
+        for (topic, offset), record in self._seen.items():
+            yield record, f"{topic} [{self.number}] at {offset}", int(topic != self._topics[0]), offset
+
+    def _look_for(self, place: tuple[str, int]) -> Record | None:
+        limit = len(self._seen) + AHEAD
+        while self._lanes and len(self._seen) < limit:
+            self._read_on()
+            if place in self._seen:
+                return self._seen.pop(place)
+        return None
+
+    def _read_on(self) -> None:
+        """One record of every partition."""
+        for lane in list(self._lanes):
+            record = next(lane, None)
+            if record is None:
+                self._lanes.remove(lane)
+                continue
+            headers = _headers(record)
+            if headers.get("gforce.partition") == str(self.number) and headers.get("gforce.offset", "").isdigit():
+                self._seen[headers.get("gforce.topic", ""), int(headers["gforce.offset"])] = record
+
+    def added(self, record: Record, place: str) -> Finding:
+        return Finding(
+            kind="dead-letter",
+            topic=self.topic,
+            partition=record.partition,
+            offset=record.offset,
+            text=f"nothing in the record leads to this dead letter of {place}",
+            recorded=_headers(record).get("gforce.reason", ""),
+        )
+
+    def _finding(
+        self, journal: JournalRecord, offset: int | None, text: str, recorded: str = "", follows: str = ""
+    ) -> Finding:
+        return Finding(
+            kind="dead-letter",
+            topic=self.topic,
+            partition=self.number,
+            offset=offset,
+            lineage=journal.lineage,
+            batch=journal.sequence,
+            text=f"dead letter: {text}",
+            recorded=recorded,
+            follows=follows,
+        )
+
+
+def _content(letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
+    """Key and value as they are published; see ``runtime.publish``."""
+    raw, value = letter.raw, letter.raw.received
+    if value is not None and len(value) > MAX_DEAD_LETTER:
+        value = value[:1_000]
+    return (raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None, value)
+
+
+def _headers(record: Record) -> dict[str, str]:
+    return {name: (value or b"").decode(errors="replace") for name, value in record.headers}
+
+
+class Alerts:
+    """The alerts of one partition, in order for each tenant."""
+
+    def __init__(self, shelf: Shelf, number: int) -> None:
+        self._shelf, self.number, self.topic = shelf, number, shelf.topic
+
+    def compare(self, journal: JournalRecord, alerts: Sequence[Any]) -> list[Finding]:
+        """``alerts`` are those that follow from the batch."""
+        found: list[Finding] = []
+        for alert in alerts:
+            record = self._shelf.lane(alert.tenant.encode()).next()
+            expected = alert.encode()
+            who = f'alert {alert.number} of tenant "{alert.tenant}" ({alert.state})'
+            if record is None:
+                found.append(self._finding(journal, None, f"{who} is missing", "", _shown(expected)))
+            elif not same_alert(record.value or b"", expected):
+                text = f"{who} is not as it follows from the record"
+                found.append(self._finding(journal, record.offset, text, _shown(record.value), _shown(expected)))
+        return found
+
+    def skip_to(self, journal: JournalRecord) -> None:
+        """Leave out what batches before this one have raised."""
+        for lane in self._shelf.lanes.values():
+            for record in lane:
+                if _batch_of(record) >= journal.sequence:
+                    lane.put_back(record)
+                    break
+
+    def rest(self) -> Iterable[Record]:
+        for lane in self._shelf.lanes.values():
+            yield from lane
+
+    def added(self, record: Record) -> Finding:
+        return Finding(
+            kind="alert",
+            topic=self.topic,
+            partition=record.partition,
+            offset=record.offset,
+            text="nothing in the record leads to this alert",
+            recorded=_shown(record.value),
+        )
+
+    def _finding(self, journal: JournalRecord, offset: int | None, text: str, recorded: str, follows: str) -> Finding:
+        return Finding(
+            kind="alert",
+            topic=self.topic,
+            partition=self.number,
+            offset=offset,
+            lineage=journal.lineage,
+            batch=journal.sequence,
+            text=text,
+            recorded=recorded,
+            follows=follows,
+        )
+
+
+class _Batch(msgspec.Struct, gc=False):
+    batch: int = 0
+
+
+def _batch_of(record: Record) -> int:
+    try:
+        return msgspec.json.decode(record.value or b"", type=_Batch).batch
+    except msgspec.MsgspecError:
+        return 0
+
+
+def same_alert(recorded: bytes, expected: bytes) -> bool:
+    """Alike but for the last digits of the ends of confidence bands.
+
+    >>> same_alert(b'{"gap":0.1,"lower":0.0399}', b'{"gap":0.1,"lower":0.04}')
+    True
+    >>> same_alert(b'{"gap":0.11,"lower":0.04}', b'{"gap":0.1,"lower":0.04}')
+    False
+    """
+    if recorded == expected:
+        return True
+    try:
+        return _alike(msgspec.json.decode(recorded), msgspec.json.decode(expected), "")
+    except msgspec.MsgspecError:
+        return False
+
+
+def _alike(one: Any, other: Any, name: str) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key], key) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_alike(a, b, name) for a, b in zip(one, other, strict=True))
+    if name in BAND_FIELDS and isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other) <= BAND + 1e-9
+    return bool(one == other)
