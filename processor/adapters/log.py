@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from processor.core.errors import GForceError
 
 
@@ -48,9 +50,8 @@ class At(NamedTuple):
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record as read; ``timestamp`` is in milliseconds."""
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A record as read; ``timestamp`` is in milliseconds. A struct, because it is made ten times as fast."""
 
     topic: str
     partition: int

@@ -16,9 +16,19 @@ from processor.core.identity import GENESIS, Identity
 from processor.core.journal import JournalRecord, digest
 from processor.core.learner import Drawn
 from processor.core.partition import Partition
-from processor.core.step import FEEDBACK, REQUESTS, Asked, Outcome, Raw, advanced, decode, due_slot, step
+from processor.core.step import (
+    FEEDBACK,
+    REQUESTS,
+    SLOTS_PER_BATCH,
+    Asked,
+    Outcome,
+    Raw,
+    advanced,
+    decode,
+    due_slot,
+    step,
+)
 from processor.core.tenant import Tenant
-from processor.runtime.worker import SLOTS_PER_BATCH
 
 from .chain import Chain, Link
 from .findings import Finding, NotAuditable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import msgspec
@@ -37,12 +37,12 @@ def restored(role: Role, record: Record, wanted: bytes, known: Iterable[str], re
     """
     for value, what in _other_words(role, record.value or b"", known):
         if record_hash(record.key, value, record.timestamp) == wanted:
-            return Restored(replace(record, value=value), what)
+            return Restored(msgspec.structs.replace(record, value=value), what)
     timestamp = _other_time(record, wanted, reach)
     if timestamp is None:
         return None
     what = f"its timestamp was changed from {timestamp} to {record.timestamp}"
-    return Restored(replace(record, timestamp=timestamp), what)
+    return Restored(msgspec.structs.replace(record, timestamp=timestamp), what)
 
 
 def _other_words(role: Role, value: bytes, known: Iterable[str]) -> Iterator[tuple[bytes, str]]:

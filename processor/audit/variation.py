@@ -10,9 +10,8 @@ from processor.core.errors import InvalidSettings
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import JournalRecord
 from processor.core.partition import Partition
-from processor.core.step import Asked, advanced, due_slot, step
+from processor.core.step import SLOTS_PER_BATCH, Asked, advanced, due_slot, step
 from processor.core.tenant import Tenant, TenantRules
-from processor.runtime.worker import SLOTS_PER_BATCH
 
 from .label_times import LabelStore, Retimed
 from .ledger import Labelled, Ledger

@@ -28,8 +28,7 @@ REQUESTS, FEEDBACK = "requests", "feedback"
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(msgspec.Struct, frozen=True):
     """An input record; ``source`` is ``requests`` or ``feedback``."""
 
     source: str
@@ -48,8 +47,7 @@ class Raw:
         return self.value if self.original is None else self.original
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True):
     """A record that could not be used, and why."""
 
     raw: Raw
@@ -57,8 +55,7 @@ class DeadLetter:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """A decision to be published."""
 
     tenant: str

@@ -30,6 +30,8 @@ class State:
     buckets: dict[int, Counters] = field(init=False, default_factory=dict)
     touched: set[int] = field(init=False, default_factory=set)
     """buckets changed since this state was made or cloned; the others may be shared with its origin"""
+    unwritten: set[int] = field(init=False, default_factory=set)
+    """buckets that are other than they are stored although no batch has changed them; a clone has them as changed"""
 
     def __post_init__(self) -> None:
         self.lifetime = Counters.zeros(self.axes, unit=self.unit)
@@ -43,7 +45,8 @@ class State:
         """A copy to change; what is not changed stays shared."""
         copy = State(self.axes, self.bucket, self.keep, self.unit)
         copy.lifetime = self.lifetime.copy()
-        copy.buckets = dict(self.buckets)
+        copy.buckets = {n: c.copy() if n in self.unwritten else c for n, c in self.buckets.items()}
+        copy.touched = set(self.unwritten)
         return copy
 
     def extend(self, axes: Axes) -> None:

@@ -28,6 +28,7 @@ from .writes import DropSlab, SetSlab, Writes
 __all__ = [
     "FEEDBACK",
     "REQUESTS",
+    "SLOTS_PER_BATCH",
     "Asked",
     "DeadLetter",
     "Headers",
@@ -41,6 +42,9 @@ __all__ = [
     "step",
 ]
 
+# What follows decides which bytes a batch leads to: to change one of them is to make a new form of the journal.
+SLOTS_PER_BATCH = 16
+"""At most so many slots that are due are emptied in one batch, the earliest first."""
 YOUNG = 1_000
 """A tenant with fewer labels than this …"""
 YOUNG_CHUNK = 50

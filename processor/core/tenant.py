@@ -215,6 +215,7 @@ class Tenant:
             if key.startswith(prefix)
         }
         learner = Learner(settings, rules.seed, state)
+        state.unwritten = set(state.touched)  # the rules know more names than what is stored
         return cls(
             number,
             name,

@@ -42,6 +42,7 @@ from processor.core.partition import Partition
 from processor.core.step import (
     FEEDBACK,
     REQUESTS,
+    SLOTS_PER_BATCH,
     Asked,
     Outcome,
     Raw,
@@ -56,9 +57,8 @@ from .owned import Batch, Owned, Pace, Snapshot
 from .publish import publish
 from .recovery import Recovery, Topics
 
-__all__ = ["SLOTS_PER_BATCH", "Batch", "Owned", "Pace", "Worker"]
+__all__ = ["Batch", "Owned", "Pace", "Worker"]
 
-SLOTS_PER_BATCH = 16
 FULL_BUFFERS = 4
 """A partition that cannot commit is paused once it holds this many batches."""
 

@@ -12,10 +12,20 @@ from processor.adapters.store import Store
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
 from processor.core.partition import Partition, partition_from_fields
-from processor.core.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, decode, due_slot, step
+from processor.core.step import (
+    FEEDBACK,
+    REQUESTS,
+    SLOTS_PER_BATCH,
+    Outcome,
+    Raw,
+    Terms,
+    advanced,
+    decode,
+    due_slot,
+    step,
+)
 from processor.core.writes import SetEntry, SetField, SetSlab, unpack
 from processor.runtime.recovery import Topics
-from processor.runtime.worker import SLOTS_PER_BATCH
 
 from .topics import Contents
 

@@ -219,7 +219,10 @@ def joined_once(deployment: Deployment, processor: ProcessorProcess, wanted: lis
         assert not found.get("requests_duplicate")
     assert Counter(deployment.decisions()) == Counter(wanted)
     assert deployment.dead_letters() == {}
-    eventually(lambda: [processor.metric("gforce_partition_pending_decisions", partition=p) for p in "01"], lambda n: n == [0, 0])
+    eventually(
+        lambda: [processor.metric("gforce_partition_pending_decisions", partition=p) for p in "01"],
+        lambda n: n == [0, 0],
+    )
     return True
 
 

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from processor.adapters.kafka_admin import Topic, create_topics, delete_records

@@ -13,9 +13,19 @@ from processor.adapters.memory_store import MemoryStore
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
 from processor.core.partition import Partition, partition_from_fields
-from processor.core.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, decode, due_slot, step
+from processor.core.step import (
+    FEEDBACK,
+    REQUESTS,
+    SLOTS_PER_BATCH,
+    Outcome,
+    Raw,
+    Terms,
+    advanced,
+    decode,
+    due_slot,
+    step,
+)
 from processor.runtime.recovery import Topics
-from processor.runtime.worker import SLOTS_PER_BATCH
 
 from .workload import Workload
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from processor.adapters.log import Record
@@ -68,7 +68,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> MemorySource:
 def alerted() -> MemorySource:
     """One tenant whose groups are treated very differently."""
     running = Running(load(), 1)
-    running.feed(events({"bank": replace(SHAPES["bank"], late=(500,), labelled=1.0)}, 350, seed=4))
+    running.feed(events({"bank": dataclasses.replace(SHAPES["bank"], late=(500,), labelled=1.0)}, 350, seed=4))
     return running.source()
 
 
@@ -140,7 +140,7 @@ def test_the_rules_in_the_journal_are_those_of_the_configuration_to_the_last_fie
         assert wanted is not None
         book = RuleBook(Secrets.of_config(config), limits=config.limits)
         book.configs, book.assigned = {wanted.digest: wanted.canonical}, {tenant: wanted.digest}
-        assert book.rules_for(tenant) == msgspec.structs.replace(wanted, windows=book.rules_for(tenant).windows)  # type: ignore[union-attr]
+        assert book.rules_for(tenant) == replace(wanted, windows=book.rules_for(tenant).windows)  # type: ignore[union-attr]
         assert digest_of(wanted.canonical) == wanted.digest
     assert run(recorded, Secrets.of_config(config)).verdict == "verified"
 
@@ -653,8 +653,8 @@ def test_the_mirror_holds_what_the_store_would_hold(recorded: MemorySource) -> N
 
 def test_a_replay_under_other_rules_keeps_the_interleaving_and_the_clock(recorded: MemorySource) -> None:
     def cautious(tenant: str, rules: TenantRules) -> TenantRules:
-        settings = msgspec.structs.replace(rules.settings, prior=Prior(error=50.0))
-        return msgspec.structs.replace(rules, settings=settings)
+        settings = replace(rules.settings, prior=Prior(error=50.0))
+        return replace(rules, settings=settings)
 
     plain = list(replay(recorded, 1, SEEDS))
     other = list(replay(recorded, 1, SEEDS, override=cautious))

@@ -6,7 +6,6 @@ import gzip
 import json
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from processor.adapters.log import Headers, Record
 from processor.audit import manifest as manifests

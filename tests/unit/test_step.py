@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from processor.adapters.memory_store import MemoryStore
 from processor.core.entry import Parked, Pending, Settled, decode_entry, entry_id
@@ -353,3 +354,21 @@ def test_a_record_that_breaks_the_step_is_found_and_the_others_go_on() -> None:
     assert len(outcome.decisions) == 8
     assert reasons(outcome) == ["internal", "internal"]
     assert len(reported) == 1
+
+
+def test_a_new_shadow_survives_two_restarts() -> None:
+    """Time buckets that nobody has touched since are brought to the new names too."""
+    bench = Bench(rules(settings=Settings(labels=("no", "yes"), positive="yes", bucket=HOUR, keep=9)))
+    for hour in range(3):
+        bench.batch(replace(bench.request(str(hour)), timestamp=hour * HOUR), clock=hour * HOUR)
+    shadows = (Policy(policy="mw"),)
+    more = rules(settings=Settings(labels=("no", "yes"), positive="yes", bucket=HOUR, keep=9, shadows=shadows))
+    bench.terms = Terms(Limits(), lambda name: more, HOUR, slot=HOUR)
+    for restart in range(2):
+        fields = dict(bench.store.fields(0, TOKEN))
+        bench.partition = partition_from_fields(0, 1, bench.partition.identity, fields, bench.terms.rules_for)
+        before = {n: c.copy() for n, c in bench.partition.tenants["t"].learner.state.buckets.items()}
+        held = bench.partition.tenants["t"]
+        bench.batch(replace(bench.request(f"again {restart}"), timestamp=2 * HOUR), clock=2 * HOUR)
+        assert held.learner.state.buckets == before, "a step changes nothing in place"
+    assert sum(int(c.decisions.sum()) for c in bench.partition.tenants["t"].learner.state.buckets.values()) == 5
