@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -66,8 +67,8 @@ def alert_event(
     settings: WatchSettings,
     *,
     tenant: str,
-    groups: list[str],
-    labels: list[str],
+    groups: Sequence[str],
+    labels: Sequence[str],
     config: str,
     batch: int,
 ) -> AlertEvent:

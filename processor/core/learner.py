@@ -211,7 +211,7 @@ class Learner:
         """Take on groups and experts that were not met before."""
         axes = self.state.axes
         groups = {request.group for request in requests}
-        experts = {expert for request in requests for expert in request.predictions}
+        experts = set().union(*[request.predictions for request in requests])
         if not (groups <= axes.group_index.keys() and experts <= axes.expert_index.keys()):
             self.state.extend(axes.extended(groups=groups, experts=experts))
 

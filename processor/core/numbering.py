@@ -16,43 +16,37 @@ from .counters import ABSENT
 from .exact import Ints
 
 
-class Met(list[str]):
+class Met(tuple[str, ...]):
     """Names in the order they were met: a number, once given, never changes.
 
-    >>> experts = Met(["rule"])
-    >>> experts.number("model"), experts.number("rule"), experts
-    (1, 0, ['rule', 'model'])
+    >>> Met(["rule"]).and_("model").known
+    {'rule': 0, 'model': 1}
     """
 
-    __slots__ = ("_numbers",)
+    known: dict[str, int]
+    """every name with its number"""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        super().__init__(names)
-        self._numbers = {name: number for number, name in enumerate(self)}
+    def __new__(cls, names: Iterable[str] = ()) -> Met:
+        self = super().__new__(cls, names)
+        self.known = {name: number for number, name in enumerate(self)}
+        return self
 
-    def number(self, name: str) -> int:
-        """The number of a name; a new name gets the next one."""
-        number = self._numbers.get(name)
-        if number is None:
-            number = self._numbers[name] = len(self)
-            self.append(name)
-        return number
-
-    @property
-    def known(self) -> dict[str, int]:
-        """Every name with its number."""
-        return self._numbers
+    def and_(self, *more: str) -> Met:
+        """The same and these, where they are new."""
+        return self if all(name in self.known for name in more) else Met(dict.fromkeys((*self, *more)))
 
 
 @dataclass
 class Names:
+    """All names of a tenant. Copies share them, since what was met is replaced and never changed."""
+
     groups: Met = field(default_factory=Met)
     experts: Met = field(default_factory=Met)
     labels: Met = field(default_factory=Met)
     policies: Met = field(default_factory=Met)
 
     def copy(self) -> Names:
-        return Names(Met(self.groups), Met(self.experts), Met(self.labels), Met(self.policies))
+        return Names(self.groups, self.experts, self.labels, self.policies)
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

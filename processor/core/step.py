@@ -164,7 +164,7 @@ class _Step:
         tenant = self._labelling_tenant(raw, event)
         if tenant is None:
             return
-        label = tenant.names.labels.number(event.label)
+        label = tenant.names.labels.known[event.label]
         if stored[0] == PENDING or (stored[0] == PENDING_WEIGHTED and self._expected(raw, tenant, stored)):
             self._join(joined, tenant, key, stored, label, self._time(raw))
         elif stored[0] != PENDING_WEIGHTED:
@@ -232,7 +232,7 @@ class _Step:
                 if tenant is None:
                     continue
                 until = self._slot(max(self.clock, self._time(raw)) + tenant.rules.parking)
-                label = tenant.names.labels.number(event.label)
+                label = tenant.names.labels.known[event.label]
                 parked = Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b"")
                 self._set(key, parked.encode())
                 self._wait(key, until)
@@ -391,6 +391,7 @@ class _Step:
             decided.expert.tolist(),
             decided.instance.tolist(),
             decided.probabilities.tolist(),
+            (decided.probabilities / ONE).tolist(),
             strict=True,
         )
         return [
@@ -406,7 +407,7 @@ class _Step:
                             labels[label],
                             experts[expert],
                             instances[instance],
-                            {name: part / ONE for name, part in zip(labels, parts, strict=True)},
+                            dict(zip(labels, chances, strict=True)),
                             dict(zip(labels, parts, strict=True)),
                             policy.policy,
                             objective,
@@ -418,7 +419,7 @@ class _Step:
                     raw.headers,
                 ),
             )
-            for (raw, event, _), label, expert, instance, parts in rows
+            for (raw, event, _), label, expert, instance, parts, chances in rows
         ]
 
     # Time
@@ -454,7 +455,7 @@ class _Step:
         tenant = self._change(self._numbered(entry.tenant).name)
         label = None
         if tenant.rules.on_expiry is not None and tenant.expects_label(entry):
-            label = tenant.names.labels.number(tenant.rules.on_expiry)
+            label = tenant.names.labels.known[tenant.rules.on_expiry]
             if tenant.name not in joined:
                 joined[tenant.name] = Joined(tenant, expired=True)
             joined[tenant.name].add(stored, label, entry.due * self.terms.slot)

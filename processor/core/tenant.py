@@ -109,14 +109,13 @@ class Tenant:
     def meet(self, request: RequestEvent) -> None:
         """Give numbers to names that were not met before."""
         names = self.names
-        names.groups.number(request.group)
+        if request.group not in names.groups.known:
+            names.groups = names.groups.and_(request.group)
         if not request.predictions.keys() <= names.experts.known.keys():
-            for expert in sorted(request.predictions):
-                names.experts.number(expert)
+            names.experts = names.experts.and_(*sorted(request.predictions))
 
     def meet_policies(self) -> None:
-        for name in self.learner.policies:
-            self.names.policies.number(name)
+        self.names.policies = self.names.policies.and_(*self.learner.policies)
 
     def expects_label(self, entry: Pending) -> bool:
         """Whether a label may come for this decision at all."""
@@ -182,7 +181,7 @@ class Tenant:
             [
                 BINARY_FORM,
                 self.name,
-                [names.groups, names.experts, names.labels, names.policies],
+                [tuple(part) for part in (names.groups, names.experts, names.labels, names.policies)],
                 [list(axis) for axis in _axes(self.learner.state.axes)],
                 sorted(self.tally.items()),
                 self.recorded,
@@ -235,10 +234,8 @@ class Tenant:
 
 
 def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:
-    names = Names(*map(Met, stored))
-    for label in labels:
-        names.labels.number(label)
-    return names
+    groups, experts, met, policies = map(Met, stored)
+    return Names(groups, experts, met.and_(*labels), policies)
 
 
 def _new_watch(rules: TenantRules) -> Watch | None:

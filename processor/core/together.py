@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,13 +131,18 @@ def _decide_alike(cases: Sequence[Cases]) -> list[Verdicts]:
 
 def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
     group: list[int] = []
-    rows: list[list[int]] = []
+    said: list[int] = []
     for one in cases:
         axes = one.learner.state.axes
         of_group, of_label, experts = axes.group_index, axes.label_index, axes.experts
         group += [of_group[name] for name in one.groups]
-        rows += [[of_label[said[e]] if e in said else ABSENT for e in experts] for said in one.predictions]
-    return np.array(group, dtype=np.int64), np.array(rows, dtype=np.int64)
+        everybody = itemgetter(*experts) if len(experts) > 1 else lambda advice, e=experts[0]: (advice[e],)
+        for advice in one.predictions:
+            if len(advice) == len(experts):
+                said += [of_label[label] for label in everybody(advice)]
+            else:
+                said += [of_label[advice[e]] if e in advice else ABSENT for e in experts]
+    return np.array(group, dtype=np.int64), np.array(said, dtype=np.int64).reshape(len(group), -1)
 
 
 def _split(cases: Sequence[Cases], group: Ints, predictions: Ints, decided: Mapping[str, Decided]) -> list[Verdicts]:
