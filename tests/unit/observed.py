@@ -64,7 +64,8 @@ def tenant_of(
     positive_only = tenant.rules.settings.feedback == "positive-only"
     joined, when, cells, delay = [], [], [], 60
     for i, decision in enumerate(tenant.learner.decide_batch(requests, at)):
-        group = tenant.names.groups.number(decision.group)
+        tenant.names.groups = tenant.names.groups.and_(decision.group)
+        group = tenant.names.groups.known[decision.group]
         tenant.tally["decisions"] += 1
         if i >= count or (positive_only and decision.label != tenant.rules.settings.positive):
             tenant.waits.asked([at[i] // 1_000])
@@ -74,7 +75,7 @@ def tenant_of(
         label = labels[truth[i]]
         joined.append((decision, label))
         when.append(at[i] + 1_000 * delay)
-        cells.append((tenant.names.labels.number(label), group, decision.label != label, when[-1]))
+        cells.append((tenant.names.labels.known[label], group, decision.label != label, when[-1]))
     tenant.learner.learn_batch(joined, when)
     tenant.observe(cells)
     return tenant

@@ -1,0 +1,70 @@
+"""The embedded processor on the same events, as a process of its own: ``… embedded_run SHAPE-AS-JSON``.
+
+Prints one JSON line for the run: records and seconds from the first commit to the last, and what was written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from processor.adapters.log import At
+from processor.adapters.memory_log import MemoryReader
+from processor.runtime.commands import load_embedded
+from processor.runtime.embedded import PARTITIONS, Embedded, embedded
+
+from .timing import cpu_seconds, peak_bytes
+from .workload import Event, Shape, backlog, waiting
+
+LIMIT = 1_800.0
+
+
+def measured(running: Embedded, before: int, total: int) -> dict[str, float]:
+    """Turn the loop until everything is committed."""
+    worker, first = running.worker, None
+    deadline = time.monotonic() + LIMIT
+    while worker.totals["records"] < total:
+        worker.run_once(0.0)
+        if first is None and worker.totals["records"] > before:
+            first = (time.perf_counter(), worker.totals["records"], cpu_seconds(os.getpid()))
+        if time.monotonic() > deadline:
+            raise SystemExit(f"only {worker.totals['records']} of {total} records after {LIMIT:.0f} s")
+    assert first is not None
+    seconds, records = time.perf_counter() - first[0], total - first[1]
+    return {"records": records, "seconds": seconds, "cpu": cpu_seconds(os.getpid()) - first[2]}
+
+
+def main() -> None:
+    shape = msgspec.json.decode(sys.argv[1], type=Shape)
+    with embedded(load_embedded(None)) as running:
+        topics = running.worker.topics
+        names = [name.encode() for name in map(shape.tenant, range(shape.tenants))]
+
+        def put(stream: Iterator[Event]) -> int:
+            count = 0
+            for count, event in enumerate(stream, start=1):  # noqa: B007
+                running.produce(topics.inputs[event.input], names[event.tenant], event.value)
+            return count
+
+        reader = MemoryReader(running.broker)
+        outputs = set(vars(topics).values()) - set(topics.inputs)
+
+        def written() -> int:
+            return sum(reader.bounds(At(topic, number))[1] for topic in outputs for number in range(PARTITIONS))
+
+        before = put(waiting(shape))
+        running.run_until_idle()
+        had = written()
+        total = before + put(backlog(shape))
+        found = measured(running, before, total)
+        found |= {"written": (written() - had) / (total - before), "peak_bytes": peak_bytes(os.getpid())}
+        found |= {"early": running.worker.totals["labels_parked"]}
+    print(msgspec.json.encode(found).decode())
+
+
+if __name__ == "__main__":
+    main()
