@@ -27,10 +27,16 @@ class Pairs:
     """as recorded"""
     only_other: Counter[Cell] = field(default_factory=Counter)
     only_recorded: Counter[Cell] = field(default_factory=Counter)
+    chance: Counter[Cell] = field(default_factory=Counter)
+    """of a wrong decision as recorded, in parts of 2³², added up"""
+    chance_there: Counter[Cell] = field(default_factory=Counter)
+    """of a wrong decision under the other setting"""
 
     def add(self, recorded: Labelled, other: Labelled) -> None:
         cell = (recorded.made.group, recorded.truth)
         self.cases[cell] += 1
+        self.chance[cell] += ONE - recorded.made.parts[recorded.truth]
+        self.chance_there[cell] += ONE - other.made.parts[other.truth]
         wrong, wrong_there = recorded.made.decision != recorded.truth, other.made.decision != other.truth
         self.wrong[cell] += wrong
         if wrong_there and not wrong:

@@ -16,6 +16,17 @@ def plottable(answer: TenantAnswer) -> list[SettingFigures]:
     return [one for one in (answer.recorded, *answer.settings) if not isnan(one.gap) and not isnan(one.expected_loss)]
 
 
+def placed(answer: TenantAnswer) -> list[tuple[float, float]]:
+    """Expected loss and gap of each, on the same cases: the recorded figures, and how far the others are from them."""
+    base = answer.recorded
+    return [
+        (base.expected_loss + one.difference.expected_loss, base.gap + one.difference.expected_gap)
+        if one.difference
+        else (one.expected_loss, one.gap)
+        for one in plottable(answer)
+    ]
+
+
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Which points nobody beats in both (smaller is better), by the first figure.
 
@@ -34,13 +45,13 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 def on_the_front(answer: TenantAnswer) -> list[str]:
     """Names of the settings that none of the others beats."""
     shown = plottable(answer)
-    return [shown[i].setting for i in front([(one.expected_loss, one.gap) for one in shown])]
+    return [shown[i].setting for i in front(placed(answer))]
 
 
 def draw(answer: TenantAnswer, axis: Any, small: bool = False) -> None:
     """Expected gap against expected loss: the front as a line, today's setting marked, what it could be better at."""
     shown = plottable(answer)
-    points = [(one.expected_loss, one.gap) for one in shown]
+    points = placed(answer)
     line = [points[i] for i in front(points)]
     for one, (loss, gap) in zip(shown[1:], points[1:], strict=True):
         colour = BETTER if one.standing == "dominates" else FRONT if (loss, gap) in line else OTHER

@@ -7,7 +7,7 @@ setting got wrong minus the share that only the recorded one did. Each share has
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 
 from processor.core.confidence import gap_interval, interval
-from processor.core.exact import Floats, Ints
+from processor.core.exact import ONE, Floats, Ints
 from processor.core.metrics import rate_by_label
 from processor.runtime.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate
 from processor.runtime.window_figures import ALPHA, gaps_of
 
-from .outcomes import Pairs, Run
+from .outcomes import Cell, Pairs, Run
 from .whatif_settings import RECORDED, Change
 
 NOTHING = float("nan")
@@ -201,8 +201,8 @@ def _compared(other: SettingFigures, recorded: SettingFigures, pairs: Pairs) -> 
         cases=pairs.cases.total(),
         loss=loss_change(pairs),
         gap=gap_change(pairs),
-        expected_loss=other.expected_loss - recorded.expected_loss,
-        expected_gap=other.gap - recorded.gap,
+        expected_loss=_expected_loss(pairs.chance_there, pairs) - _expected_loss(pairs.chance, pairs),
+        expected_gap=_expected_gap(pairs.chance_there, pairs) - _expected_gap(pairs.chance, pairs),
     )
     standing = standing_of(difference.expected_gap, difference.expected_loss)
     ends = (difference.gap, difference.loss)
@@ -223,6 +223,19 @@ def standing_of(gap: float, loss: float) -> Standing:
     if gap >= 0.0 and loss >= 0.0 and max(gap, loss) > 0.0:
         return "dominated"
     return "neither"
+
+
+def _expected_loss(chance: Mapping[Cell, int], pairs: Pairs) -> float:
+    cases = pairs.cases.total()
+    return sum(chance.values()) / ONE / cases if cases else NOTHING
+
+
+def _expected_gap(chance: Mapping[Cell, int], pairs: Pairs) -> float:
+    """The worst difference between two groups on any true label, of the cases both settings have a label for."""
+    labels = sorted({label for _, label in pairs.cases})
+    rates = {cell: chance[cell] / ONE / n for cell, n in pairs.cases.items()}
+    by_label = [[rate for (_, y), rate in rates.items() if y == label] for label in labels]
+    return max((max(found) - min(found) for found in by_label if len(found) > 1), default=NOTHING)
 
 
 def loss_change(pairs: Pairs, alpha: float = ALPHA) -> Estimate:

@@ -64,7 +64,7 @@ def canvas(size: tuple[float, float], columns: int = 1, rows: int = 1, **more: A
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise GForceError('charts need matplotlib: pip install "gforce[report]"') from None
+        raise GForceError("charts need matplotlib: pip install matplotlib") from None
     with warnings.catch_warnings(), rc_context(STYLE):
         warnings.simplefilter("ignore")  # names may hold signs that the measuring font lacks; the reader's has them
         figure = Figure(figsize=size, layout="constrained")

@@ -18,6 +18,8 @@ from processor.audit.findings import MEANING, Finding
 WITHHELD = "(an event, withheld in a redacted report)"
 _QUOTED_ID = re.compile(r'"decision_id"\s*:\s*("(?:[^"\\]|\\.)*")')
 _NAMED = re.compile(r'decision "')
+_WORDS = re.compile(r"was changed from .*(?=: with that, its hash)", re.DOTALL)
+"""A cause may name the words of a record that were changed, and those may be anything."""
 _SAFE = re.compile(r"(?:hash|digest)?\s?[0-9a-f]{8,64}(?: [a-z ]+)?|1:[0-9a-f]+:\d+:[0-9a-f]+|[a-z-]{1,40}|")
 
 
@@ -40,14 +42,15 @@ class Redaction:
         fields = (finding.text, finding.recorded, finding.follows, finding.cause)
         ids = {*known} | {found for text in fields for found in _ids(text)}
         text, recorded, follows, cause = (self._replaced(one, ids) for one in fields)
-        if _NAMED.search(re.sub(r'decision "id:[0-9a-f]{16}"', "", text)):
+        named = _NAMED.search(re.sub(r'decision "id:[0-9a-f]{16}"', "", text))
+        if named or finding.kind == "recomputation":  # an error's message may name anything
             text = MEANING[finding.kind]
         return msgspec.structs.replace(
             finding,
             text=text,
             recorded=recorded if _SAFE.fullmatch(recorded) else WITHHELD,
             follows=follows if _SAFE.fullmatch(follows) else WITHHELD,
-            cause=cause if not _ids(cause) else "",
+            cause=_WORDS.sub("was changed", cause) if not _ids(cause) else "",
         )
 
     def _replaced(self, text: str, ids: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ def page(report: ReportData) -> str:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError:
-        raise GForceError('a report needs jinja2: pip install "gforce[report]"') from None
+        raise GForceError("a report needs jinja2: pip install jinja2") from None
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
