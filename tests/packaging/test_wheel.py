@@ -103,7 +103,17 @@ def test_the_wheel_holds_every_file_that_is_read_at_run_time(wheel: Path) -> Non
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     ]
-    assert {path.suffix for path in wanted} >= {".py", ".json", ".avsc", ".lua", ".toml", ".html", ".css", ".js", ".svg"}
+    assert {path.suffix for path in wanted} >= {
+        ".py",
+        ".json",
+        ".avsc",
+        ".lua",
+        ".toml",
+        ".html",
+        ".css",
+        ".js",
+        ".svg",
+    }
     missing = {path.relative_to(ROOT).as_posix() for path in wanted} - held
     assert not missing
     assert not [name for name in held if name.startswith("tests/")]
