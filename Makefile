@@ -9,7 +9,7 @@ TESTS  ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
-        chaos-gauges watch-scenario bench clean
+        chaos-audit chaos-gauges watch-scenario bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,15 @@ chaos-cluster: setup servers  ## the same on a Redis Cluster (three minutes)
 
 chaos-rolling: setup servers  ## rolling restarts under load
 	$(BIN)/python -m tests.chaos.rolling
+
+AUDIT  ?= /tmp/gforce-audit
+chaos-audit: setup servers  ## 200 000 requests under kills, recorded, then audited as a stranger would (AUDIT=folder)
+	mkdir -p $(AUDIT)
+	$(BIN)/python -m tests.chaos --requests 200000 --rate 600 --kills 30 --seconds-limit 900 --record $(AUDIT)
+	cd / && NPY_DISABLE_CPU_FEATURES="AVX512F AVX2 FMA3" OPENBLAS_CORETYPE=Nehalem $(CURDIR)/$(BIN)/gforce audit \
+	  $(AUDIT)/recording --config $(AUDIT)/gforce.toml
+	$(BIN)/gforce audit $(AUDIT)/*.json --config $(AUDIT)/gforce.toml
+	$(BIN)/gforce audit $(AUDIT)/recording --config $(AUDIT)/gforce.toml --from-snapshot
 
 chaos-gauges: setup servers  ## kills, then every exported gauge against a recomputation from the topics
 	$(BIN)/python -m tests.chaos.gauges

@@ -5,7 +5,7 @@ The plain version, one decision at a time, is ``entry.Pending`` and ``Counters.a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -47,6 +47,12 @@ class Joined:
     labels: list[int] = field(default_factory=list)
     """numbers"""
     at: list[int] = field(default_factory=list)
+    numbers: Mapping[str, int] = field(init=False)
+    """of the labels that may come"""
+
+    def __post_init__(self) -> None:
+        known = self.tenant.names.labels.known
+        self.numbers = {label: known[label] for label in self.tenant.rules.settings.labels}
 
     def add(self, entry: bytes, label: int, at: int) -> None:
         self.entries.append(entry)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +13,6 @@ from .codec import encode_state
 from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
 from .draws import draws
 from .errors import IncompatibleState, InvalidInput, one_of
-from .events import RequestEvent
 from .exact import ONE, Ints
 from .policies import rule_of
 from .rule import Decided, Rule
@@ -95,8 +93,8 @@ class Learner:
 
     def clone(self) -> Learner:
         """A copy to change; what is not changed stays shared."""
-        other = copy(self)
-        other.state = self.state.clone()
+        other = Learner.__new__(Learner)
+        other.__dict__ = {**self.__dict__, "state": self.state.clone()}
         return other
 
     def decide(self, request: Request, at: int = 0) -> Decision:
@@ -118,7 +116,8 @@ class Learner:
             return []
         for request in requests:
             self.check(request)
-        self.make_room(requests)
+        experts = {expert for request in requests for expert in request.predictions}
+        self.make_room({request.group for request in requests}, experts)
         cases = Cases(
             self,
             [request.decision_id for request in requests],
@@ -207,11 +206,9 @@ class Learner:
                 )
         return np.array([label_weight(d.parts[positive]) for d in decisions], dtype=np.int64)
 
-    def make_room(self, requests: Sequence[Request | RequestEvent]) -> None:
+    def make_room(self, groups: Set[str], experts: Set[str]) -> None:
         """Take on groups and experts that were not met before."""
         axes = self.state.axes
-        groups = {request.group for request in requests}
-        experts = set().union(*[request.predictions for request in requests])
         if not (groups <= axes.group_index.keys() and experts <= axes.expert_index.keys()):
             self.state.extend(axes.extended(groups=groups, experts=experts))
 

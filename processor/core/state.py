@@ -43,10 +43,11 @@ class State:
 
     def clone(self) -> State:
         """A copy to change; what is not changed stays shared."""
-        copy = State(self.axes, self.bucket, self.keep, self.unit)
+        copy = State.__new__(State)  # the constructor would make counters only to throw them away
+        copy.axes, copy.bucket, copy.keep, copy.unit = self.axes, self.bucket, self.keep, self.unit
         copy.lifetime = self.lifetime.copy()
         copy.buckets = {n: c.copy() if n in self.unwritten else c for n, c in self.buckets.items()}
-        copy.touched = set(self.unwritten)
+        copy.touched, copy.unwritten = set(self.unwritten), set()
         return copy
 
     def extend(self, axes: Axes) -> None:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from .alert_events import AlertEvent
 from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
+from .decision_writer import DecisionWriter
 from .entry import LAST_SECOND, PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, content_of, decode_entry
-from .events import DecisionEvent, FeedbackEvent, Reason, RequestEvent, encode_decision
-from .exact import ONE
+from .events import FeedbackEvent, Reason, RequestEvent
 from .identity import Identity
 from .joining import Decided, Joined, join, pending_entries
 from .learner import Drawn
@@ -65,6 +65,8 @@ class Docket:
     cases: list[Asking] = field(default_factory=list)
     content: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
+    met: set[tuple[str, ...]] = field(default_factory=set)
+    """groups with the experts asked: who was accepted once needs no second look"""
 
 
 @dataclass
@@ -150,12 +152,20 @@ class _Step:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
         early: Early = {}
         joined: dict[str, Joined] = {}
+        entries, changed, clock = self.entries, self.changed, self.clock
         for raw, event, key in feedback:
-            stored = self.entries.get(key)
+            stored = entries.get(key)
             if stored is None:
                 early.setdefault(key, []).append((raw, event))
-            else:
+                continue
+            one = joined.get(event.tenant)
+            label = one.numbers.get(event.label) if one is not None and stored[0] == PENDING else None
+            if one is None or label is None:
                 self._label(raw, event, key, stored, joined)
+                continue
+            # What ``_label`` does for all but the first label of a tenant, without its calls.
+            one.add(stored, label, raw.timestamp if raw.timestamp >= 0 else clock)
+            entries[key] = changed[key] = Settled.labelled(stored, label)
         self._learn(joined)
         return early
 
@@ -286,6 +296,7 @@ class _Step:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant)
         fresh: dict[bytes, int] = {}
+        labels, met = tenant.labels, docket.met
         for raw, event, key in chunk:
             content = content_hash(event.group, event.predictions, bytes(event.context or b""))
             stored = self.entries.get(key)
@@ -293,7 +304,10 @@ class _Step:
                 self._repeated(raw, tenant, content_of(stored) == content)
             elif key in fresh:
                 self._repeated(raw, tenant, fresh[key] == content)
-            elif self._acceptable(raw, event, tenant):
+            elif (
+                (event.group, *event.predictions) in met and labels.issuperset(event.predictions.values())
+            ) or self._acceptable(raw, event, tenant):
+                met.add((event.group, *event.predictions))
                 fresh[key] = content
                 docket.cases.append((raw, event, key))
         docket.content = list(fresh.values())
@@ -303,7 +317,9 @@ class _Step:
     def _cases(self, docket: Docket) -> Cases:
         events = [event for _, event, _ in docket.cases]
         tenant = docket.tenant
-        tenant.learner.make_room(events)
+        tenant.learner.make_room(
+            {group for group, *_ in docket.met}, {e for _, *experts in docket.met for e in experts}
+        )
         return Cases(
             tenant.learner,
             [event.decision_id for event in events],
@@ -380,46 +396,29 @@ class _Step:
 
     def _made(self, docket: Docket, verdicts: Verdicts) -> list[tuple[int, Made]]:
         """The decisions as published, each with its request's offset."""
-        tenant, decided = docket.tenant, verdicts.in_force
-        policy, labels = tenant.rules.settings.policy, tenant.learner.state.axes.labels
-        experts = (*tenant.learner.state.axes.experts, None)  # ABSENT is −1
-        instances = (*labels, None) if policy.has_instances else (None,) * (len(labels) + 1)
-        objective = policy.objective if policy.policy == "gforce" else None
-        rows = zip(
-            docket.cases,
+        tenant, axes = docket.tenant, docket.tenant.learner.state.axes
+        policy = tenant.rules.settings.policy
+        writer = DecisionWriter(
+            tenant=tenant.name,
+            labels=axes.labels,
+            experts=axes.experts,
+            instances=axes.labels if policy.has_instances else (),
+            policy=policy.policy,
+            objective=policy.objective if policy.policy == "gforce" else None,
+            config=tenant.rules.digest,
+            batch=self.sequence,
+        )
+        decided = verdicts.in_force
+        values = writer.write(
+            [event for _, event, _ in docket.cases],
             decided.label.tolist(),
             decided.expert.tolist(),
             decided.instance.tolist(),
             decided.probabilities.tolist(),
-            (decided.probabilities / ONE).tolist(),
-            strict=True,
         )
         return [
-            (
-                raw.offset,
-                Made(
-                    tenant.name,
-                    encode_decision(
-                        DecisionEvent(
-                            tenant.name,
-                            event.decision_id,
-                            event.group,
-                            labels[label],
-                            experts[expert],
-                            instances[instance],
-                            dict(zip(labels, chances, strict=True)),
-                            dict(zip(labels, parts, strict=True)),
-                            policy.policy,
-                            objective,
-                            tenant.rules.digest,
-                            self.sequence,
-                            event.context,
-                        )
-                    ),
-                    raw.headers,
-                ),
-            )
-            for (raw, event, _), label, expert, instance, parts, chances in rows
+            (raw.offset, Made(tenant.name, value, raw.headers))
+            for (raw, _, _), value in zip(docket.cases, values, strict=True)
         ]
 
     # Time

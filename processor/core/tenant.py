@@ -71,6 +71,8 @@ class Tenant:
     observed: bool = False
     """whether the watch has seen anything since this copy was made"""
     _tables: Tables | None = None
+    _all_labelled: tuple[str, ...] = ()
+    """the labels, once each of them has been decided and got its own label; remembered to save looking"""
 
     @classmethod
     def new(cls, number: int, name: str, rules: TenantRules) -> Tenant:
@@ -91,6 +93,7 @@ class Tenant:
             self.watch.clone() if self.watch else None,
             self.recorded,
             _tables=self._tables,
+            _all_labelled=self._all_labelled,
         )
 
     @property
@@ -128,10 +131,18 @@ class Tenant:
             return []
         self.observed = True
         changes = self.watch.observe(cells)
+        return changes + self.watch.one_sided(self._unlabelled(), cells[-1][3])
+
+    def _unlabelled(self) -> tuple[int, ...]:
+        """Decisions that never get a label, by number. Once every decision has had one, that is settled."""
         axes = self.learner.state.axes
-        silent = unlabelled_decisions(self.learner.counters(), axes, axes.policy_index[IN_FORCE])
-        numbers = tuple(sorted(self.names.labels.known[label] for label in silent))
-        return changes + self.watch.one_sided(numbers, cells[-1][3])
+        if self._all_labelled == axes.labels:
+            return ()
+        counters, policy = self.learner.counters(), axes.policy_index[IN_FORCE]
+        if counters.outcomes[0, policy].sum(axis=(0, 1)).all():
+            self._all_labelled = axes.labels
+        silent = unlabelled_decisions(counters, axes, policy)
+        return tuple(sorted(self.names.labels.known[label] for label in silent))
 
     def published(self, change: Change, batch: int) -> AlertEvent:
         """The record of an alert raised or cleared in this batch."""

@@ -19,9 +19,10 @@ MAX_KEY = 10_000
 def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -> None:
     """Decisions, alerts, dead letters, changelog and journal of one partition."""
     number = batch.owned.number
+    decisions, send = At(topics.decisions, -1), output.send
     for made in batch.outcome.decisions:
         value = codec.from_json(topics.decisions, made.value) if codec else made.value
-        output.send(At(topics.decisions, -1), made.tenant.encode(), value, made.headers)
+        send(decisions, made.tenant.encode(), value, made.headers)
     for alert in batch.outcome.alerts:
         output.send(At(topics.alerts, -1), alert.tenant.encode(), alert.encode())
     for letter in batch.outcome.dead_letters:

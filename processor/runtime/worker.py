@@ -35,7 +35,7 @@ from processor.core.journal import (
     decisions_digest,
     digest,
     hashes_text,
-    record_hash,
+    record_hashes,
     state_digest,
 )
 from processor.core.partition import Partition
@@ -444,9 +444,8 @@ class Worker:
         return Batch(owned, outcome, journal, identity, positions, asked, len(raws), None)
 
     def _range(self, owned: Owned, raws: list[Raw], source: str, topic: str, positions: dict[str, int]) -> Range:
-        mine = [raw for raw in raws if raw.source == source]
-        hashes = hashes_text(record_hash(raw.key, raw.received, raw.timestamp) for raw in mine)
-        return Range(owned.positions[topic], positions[topic], len(mine), hashes)
+        mine = [(raw.key, raw.received, raw.timestamp) for raw in raws if raw.source == source]
+        return Range(owned.positions[topic], positions[topic], len(mine), hashes_text(record_hashes(mine)))
 
     # The transaction
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from random import Random
@@ -11,7 +13,7 @@ import typer
 from rich.console import Console
 
 from .finish import Report, finish
-from .fleet import Fleet
+from .fleet import GFORCE, Fleet
 from .havoc import Amounts, Havoc, plan
 from .workload import Workload
 from .world import PARTITIONS, Player, World
@@ -31,6 +33,7 @@ def chaos(
     cluster: Annotated[bool, typer.Option("--cluster", help="on a Redis Cluster of three nodes")] = False,
     seed: int = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the figures here")] = None,
+    record: Annotated[Path | None, typer.Option(help="record all topics into this folder at the end")] = None,
     seconds_limit: Annotated[float, typer.Option(help="fail if the load and its chaos take longer")] = 420.0,
 ) -> None:
     """A real broker, a real Redis and real processes, killed while they work."""
@@ -46,11 +49,25 @@ def chaos(
     console = Console()
     with World(cluster) as world:
         report = _run(world, Workload(seed, count, count / rate), amounts, processors, seed, seconds_limit, console)
+        if record is not None:
+            _record(world, record)
     report.print(console)
     console.print(f"logs: {world.folder}", style="dim")
     if json_file is not None:
         report.write(json_file)
     raise typer.Exit(0 if report.passed else 1)
+
+
+def _record(world: World, folder: Path) -> None:
+    """The topics twice, by our own command and by plain kcat, and the configuration with the seed."""
+    command = [GFORCE, "record", "--config", world.config_file, "--with-state", "--out", folder / "recording"]
+    subprocess.run([str(word) for word in command], check=True)
+    shutil.copy(world.config_file, folder)
+    if kcat := shutil.which("kcat"):
+        for topic in ("requests", "feedback", "decisions", "journal", "dead-letters", "alerts"):
+            reads = [kcat, "-b", world.broker.bootstrap, "-C", "-J", "-e", "-q", "-t", topic]
+            with (folder / f"{topic}.json").open("wb") as file:
+                subprocess.run([*reads, "-X", "isolation.level=read_committed"], stdout=file, check=True)
 
 
 def _run(

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
+from processor.core.decision_writer import DecisionWriter
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
+from processor.core.events import DecisionEvent, RequestEvent, encode_decision
+from processor.core.exact import ONE
 from processor.core.pending_rows import PendingRows, decode_pending, encode_pending
 from processor.core.together import Cases, decide_together
 
@@ -114,7 +118,7 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
     alone = [trained(seed, policy, 2 + seed % 3, window) for seed in range(6)]
     asked = [requests(rng, 1 + 3 * i, 2 + i % 3) for i in range(6)]
     for learner, mine in zip(crowd, asked, strict=True):
-        learner.make_room(mine)
+        learner.make_room({r.group for r in mine}, {expert for r in mine for expert in r.predictions})
     verdicts = decide_together(
         [
             Cases(
@@ -133,3 +137,62 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
         assert [labels[i] for i in verdict.in_force.label] == [d.label for d in decisions]
         assert verdict.in_force.probabilities.tolist() == [list(d.parts.values()) for d in decisions]
         assert one.encode() == other.encode()
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8)
+
+
+@given(
+    tenant=NAMES,
+    labels=st.lists(NAMES, min_size=2, max_size=4, unique=True),
+    experts=st.lists(NAMES, min_size=1, max_size=4, unique=True),
+    has_instances=st.booleans(),
+    objective=st.none() | st.just("gap"),
+    data=st.data(),
+)
+def test_decisions_written_together_are_those_written_one_by_one(
+    tenant: str,
+    labels: list[str],
+    experts: list[str],
+    has_instances: bool,
+    objective: str | None,
+    data: st.DataObject,
+) -> None:
+    count = data.draw(st.integers(1, 4))
+    contexts = st.sampled_from([UNSET, Raw(b'{"a": [1, 2.50]}'), Raw(b"null")])
+    events = [RequestEvent("?", data.draw(NAMES), data.draw(NAMES), {}, data.draw(contexts)) for _ in range(count)]
+    label = [data.draw(st.integers(0, len(labels) - 1)) for _ in events]
+    expert = [data.draw(st.integers(-1, len(experts) - 1)) for _ in events]
+    instance = [data.draw(st.integers(-1, len(labels) - 1)) for _ in events]
+    parts = [[data.draw(st.integers(0, ONE)) for _ in labels] for _ in events]
+    writer = DecisionWriter(
+        tenant=tenant,
+        labels=labels,
+        experts=experts,
+        instances=labels if has_instances else (),
+        policy="gforce",
+        objective=objective,
+        config="c0ffee",
+        batch=7,
+    )
+    plain = [
+        encode_decision(
+            DecisionEvent(
+                tenant=tenant,
+                decision_id=event.decision_id,
+                group=event.group,
+                decision=labels[y],
+                expert=None if f < 0 else experts[f],
+                instance=None if k < 0 or not has_instances else labels[k],
+                probabilities={name: part / ONE for name, part in zip(labels, share, strict=True)},
+                parts=dict(zip(labels, share, strict=True)),
+                policy="gforce",
+                objective=objective,
+                config="c0ffee",
+                batch=7,
+                context=event.context,
+            )
+        )
+        for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
+    ]
+    assert writer.write(events, label, expert, instance, parts) == plain
