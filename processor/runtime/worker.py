@@ -491,7 +491,8 @@ class Worker:
         try:
             if self.output is not None:
                 self.output.abort()
-        except LogError:
+        except LogError as error:
+            self.totals["fenced_by_kafka"] += isinstance(error, Fenced)
             self._drop_output()
         for batch in batches:
             batch.owned.retry_at = self.tick() + self.pace.retry_after // 10
