@@ -206,7 +206,8 @@ class MemoryOutput(Client):
     ) -> None:
         self._expect("active")
         record = self._send(at, key, value, headers, timestamp)
-        self._last[record.at] = record.offset
+        if at.partition >= 0:
+            self._last[at] = record.offset
 
     @visible("send")
     def _send(self, at: At, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> Record:
