@@ -44,6 +44,7 @@ def pace_of(config: Config) -> Pace:
         grace=processing.grace_ms,
         breaker_records=processing.breaker_records,
         breaker_share=processing.breaker_share,
+        snapshot_bytes=processing.snapshot_bytes,
     )
 
 

@@ -112,6 +112,7 @@ class Processing(msgspec.Struct, frozen=True, kw_only=True):
     stall_seconds: Annotated[float, Meta(gt=0)] = 30.0
     breaker_records: Count = 1_000
     breaker_share: Share = 0.5
+    snapshot_bytes: Count = 8 << 20
 
 
 class Http(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ timeout_ms = 2000
 [processing]
 seed = "{seed}"
 slot_ms = 1000
+snapshot_bytes = 400000
 
 [log]
 format = "json"
