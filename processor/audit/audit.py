@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
-from os import cpu_count
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -22,14 +19,13 @@ from .findings import Finding, NotAuditable
 from .manifest import verify_manifest
 from .partition_audit import audit_partition
 from .partition_result import Options, PartitionAudit
+from .pool import Progress, in_processes
 from .recorded_source import RecordedSource
 from .sources import Source
 
 Verdict = Literal["verified", "differences", "not auditable"]
 EXIT: dict[Verdict, int] = {"verified": 0, "differences": 1, "not auditable": 2}
 FEW = 5_000
-LOOK = 0.2
-"""Seconds between two looks at how far the partitions are."""
 
 
 class Audit(msgspec.Struct, kw_only=True):
@@ -71,6 +67,24 @@ class CodecOf:
         return codec_of(self.config)
 
 
+@dataclass(frozen=True)
+class _OnePartition:
+    """What a process of the pool does."""
+
+    source: Source
+    options: Options
+
+    def __call__(self, number: int, further: Progress) -> PartitionAudit:
+        before = 0
+
+        def progress(read: int) -> None:
+            nonlocal before
+            further(read - before)
+            before = read
+
+        return audit_partition(self.source, number, self.options, progress)
+
+
 def audit(
     source: Source,
     options: Options,
@@ -90,11 +104,7 @@ def audit(
     chosen = there if partitions is None else list(partitions)
     if missing := sorted(set(chosen) - set(there)):
         raise InvalidInput(f"the journal at hand has no partition {missing[0]}: there are {there}")
-    count = min(processes or cpu_count() or 1, len(chosen))
-    if count <= 1 or _few(source, chosen):
-        done = _one_by_one(source, chosen, options, progress)
-    else:
-        done = _side_by_side(source, chosen, options, count, progress)
+    done = in_processes(_OnePartition(source, options), chosen, 1 if _few(source, chosen) else processes, progress)
     damage, notes = damages(source)
     return summed_up(done, options, damage, notes, time.monotonic() - started)
 
@@ -138,51 +148,6 @@ def heads(texts: Sequence[str]) -> dict[int, str]:
             raise InvalidInput(f'"{text}" is no head: write partition=lineage:sequence:digest, as an audit prints it')
         found[int(number)] = identity
     return found
-
-
-def _one_by_one(
-    source: Source, chosen: Sequence[int], options: Options, progress: Callable[[int], None]
-) -> list[PartitionAudit]:
-    done: list[PartitionAudit] = []
-    before = 0
-    for number in chosen:
-        at = before
-        one = audit_partition(source, number, options, lambda read, at=at: progress(at + read))  # type: ignore[misc]
-        before += one.requests + one.labels
-        done.append(one)
-    return done
-
-
-_READ: Any = None
-"""In a process of the pool: how far each partition is, shared with all of them."""
-
-
-def _share(read: Any) -> None:
-    global _READ
-    _READ = read
-
-
-def _in_process(source: Source, number: int, index: int, options: Options) -> PartitionAudit:
-    def progress(read: int) -> None:
-        _READ[index] = read
-
-    return audit_partition(source, number, options, progress)
-
-
-def _side_by_side(
-    source: Source, chosen: Sequence[int], options: Options, count: int, progress: Callable[[int], None]
-) -> list[PartitionAudit]:
-    context = get_context("spawn")  # threads of a Kafka client do not survive a fork
-    read = context.Array("q", len(chosen), lock=False)
-    with ProcessPoolExecutor(count, mp_context=context, initializer=_share, initargs=(read,)) as pool:
-        futures: list[Future[PartitionAudit]] = [
-            pool.submit(_in_process, source, number, index, options) for index, number in enumerate(chosen)
-        ]
-        waiting: set[Future[PartitionAudit]] = set(futures)
-        while waiting:
-            _, waiting = wait(waiting, timeout=LOOK)
-            progress(sum(read))
-        return [future.result() for future in futures]
 
 
 def summed_up(
