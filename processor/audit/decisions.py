@@ -79,9 +79,10 @@ class Decisions:
 
     def _first_offset(self, journal: JournalRecord) -> int:
         first: int | None = None
+        end = 0
         group: list[Record] = []
         for record in self.shelf.lanes[self.number]:
-            head = head_of(record)
+            head, end = head_of(record), record.offset + 1
             if head is None or head.batch < journal.sequence:
                 group = []
                 continue
@@ -93,7 +94,7 @@ class Decisions:
                 if decisions_digest([r.value or b"" for r in group]) == journal.decisions_digest:
                     return group[0].offset
                 group = group[1:]
-        return first or 0
+        return end if first is None else first
 
     def rest(self) -> Iterable[Record]:
         """What no batch has claimed."""

@@ -180,6 +180,17 @@ def test_an_audit_may_start_at_a_given_batch(recorded: MemorySource) -> None:
     assert [one.from_batch for one in found.partitions] == [9, 9]
 
 
+def test_a_window_without_decisions_is_verified_too(recorded: MemorySource) -> None:
+    running = Running(load(), 1)
+    stream = events({"shop": SHAPES["shop"]}, 60, seed=5)
+    running.feed(stream)
+    before = len(running.source().records["journal", 0])
+    running.feed([event for event in events({"shop": SHAPES["shop"]}, 20, seed=9) if event.role == "feedback"])
+    found = run(running.source(), start=before + 1)
+    assert found.verdict == "verified"
+    assert (found.partitions[0].from_batch, found.decisions) == (before + 1, 0)
+
+
 def test_a_snapshot_that_was_tampered_with_is_noticed_where_it_is_used(source: MemorySource) -> None:
     """A counter in the state the window starts from: the first batch that touches its tenant has another digest."""
     start, _ = start_at(source, 1, 0, SEEDS)
