@@ -9,7 +9,7 @@ TESTS  ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
-        chaos-audit chaos-gauges watch-scenario bench clean
+        chaos-audit chaos-gauges watch-scenario bench bench-parts clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,9 +87,18 @@ watch-scenario: setup servers  ## a drift on a live stream, and who notices it w
 chaos-idle: setup servers  ## go on after the group's offsets have expired
 	$(BIN)/python -m tests.chaos.idle
 
-bench: setup  ## our solver against SciPy's, as a ratio in one run; Redis memory per pending decision
+bench: setup servers  ## throughput beside its limit on real Kafka and Redis, ratios first (docs/benchmarks.md)
+	$(BIN)/python -m benchmarks.pipeline
+
+bench-parts: setup servers  ## solver, Redis memory, scrape of 10 000 tenants, audit, latency, growth, recovery
 	$(BIN)/python -m benchmarks.solver
 	$(BIN)/python -m benchmarks.redis_memory
+	$(BIN)/python -m benchmarks.scrape
+	$(BIN)/python -m benchmarks.audit 100000 2000000
+	$(BIN)/python -m benchmarks.pipeline latency
+	for axis in pending tenants experts groups labels partitions processors; do \
+	  $(BIN)/python -m benchmarks.pipeline growth $$axis || exit 1; done
+	$(BIN)/python -m benchmarks.pipeline recovery
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -14,6 +14,9 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
 
 from processor.audit.audit import audit
 from processor.audit.partition_result import Options
@@ -104,28 +107,41 @@ def _peak_megabytes() -> float:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 
-def main() -> None:
-    if sys.argv[1:2] in (["parse"], ["recompute"]):
-        start, cpu = time.perf_counter(), time.process_time()
-        count = {"parse": parse, "recompute": recompute}[sys.argv[1]](Path(sys.argv[2]))
-        peak = _peak_megabytes()
-        seconds, busy = time.perf_counter() - start, time.process_time() - cpu
-        print(json.dumps({"events": count, "seconds": seconds, "cpu": busy, "megabytes": peak}))
-        return
+def _piece(what: str, folder: Path) -> None:
+    """One measurement, in the process that was started for it."""
+    start, cpu = time.perf_counter(), time.process_time()
+    count = {"parse": parse, "recompute": recompute}[what](folder)
+    peak = _peak_megabytes()
+    seconds, busy = time.perf_counter() - start, time.process_time() - cpu
+    print(json.dumps({"events": count, "seconds": seconds, "cpu": busy, "megabytes": peak}))
+
+
+def main(
+    sizes: Annotated[list[int] | None, typer.Argument(help="Events in each recording. [default: 100000]")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+) -> None:
+    """Audit against reading and parsing the same recording: events per second of processor time, and peak memory."""
+    figures = []
     print(f"{'events':>9} {'parse/s':>9} {'audit/s':>9} {'ratio':>6} {'parse MB':>9} {'audit MB':>9}")
-    for count in map(int, sys.argv[1:] or ["100000"]):
+    for count in sizes or [100_000]:
         with TemporaryDirectory() as name:
             folder = Path(name)
             make(count, folder)
             read, done = measured("parse", folder), measured("recompute", folder)
         # By processor time: what else runs on the machine must not count.
         fast, slow = read["events"] / read["cpu"], done["events"] / done["cpu"]
+        figures.append({"ratio": slow / fast, "parse": read, "audit": done})
         print(
             f"{int(done['events']):>9} {fast:>9.0f} {slow:>9.0f} {slow / fast:>6.2f} "
             f"{read['megabytes']:>9.0f} {done['megabytes']:>9.0f}",
             flush=True,
         )
+    if json_file is not None:
+        json_file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] in (["parse"], ["recompute"]):
+        _piece(sys.argv[1], Path(sys.argv[2]))
+    else:
+        typer.run(main)
