@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from typing import TypeVar
 
 from rich.console import Console
@@ -23,7 +24,8 @@ def in_parallel(title: str, work: Callable[[Task], Result], tasks: Sequence[Task
     results: dict[int, Result] = {}
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(title, total=len(tasks))
-        with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+        # Not forked: a copy of a process with threads (the bar has one) may wait for ever for a lock one of them held.
+        with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
             futures = {pool.submit(work, task): i for i, task in enumerate(tasks)}
             try:
                 for future in as_completed(futures):
