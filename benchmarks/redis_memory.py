@@ -36,7 +36,8 @@ def pending(source: random.Random) -> bytes:
     """A decision of five experts with two shadow policies, waiting for its label."""
     said = tuple(source.randrange(1, 3) for _ in range(5))
     decided = tuple(source.randrange(1, 3) for _ in range(3))
-    return Pending(source.randrange(100), source.getrandbits(32), 10**6, 10**6, None, 1, 2, decided, said).encode()
+    at = source.randrange(1_700_000_000, 1_800_000_000)
+    return Pending(source.randrange(100), source.getrandbits(32), at, 10**6, 10**6, None, 1, 2, decided, said).encode()
 
 
 def settled(source: random.Random) -> bytes:
