@@ -90,7 +90,7 @@ def measure(url: str, count: int, kind: str, entry: Make) -> dict[str, Any]:
 
 
 def used(client: Redis) -> int:
-    return int(client.info("memory")["used_memory"])  # type: ignore[index]
+    return int(client.info("memory")["used_memory"])
 
 
 def server_name(client: Redis) -> str:

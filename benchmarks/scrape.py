@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from processor.core.alerts import WatchSettings
-from processor.core.identity import Identity
+from processor.core.identity import GENESIS, Identity
 from processor.core.partition import Partition
 from processor.core.settings import Policy, Settings
 from processor.core.tenant import Tenant, TenantRules
@@ -54,8 +54,7 @@ def rules(digest: str = "bench") -> TenantRules:
 def tenant(number: int, rng: np.random.Generator, labels: int) -> Tenant:
     """One with some thousand labels of the last eight days, and a pair of groups that is watched."""
     made = Tenant.new(number, f"tenant-{number:05}", rules())
-    for group in GROUPS:
-        made.names.groups.number(group)
+    made.names.groups = made.names.groups.and_(*GROUPS)
     group_of, truth = rng.integers(0, 2, labels), rng.integers(0, 2, labels)
     right = rng.random((labels, len(EXPERTS))) < 0.8
     predictions = np.where(right, truth[:, None], 1 - truth[:, None])
@@ -71,7 +70,7 @@ def tenant(number: int, rng: np.random.Generator, labels: int) -> Tenant:
 
 def partitions(tenants: int, labels: int, count: int = 4) -> tuple[Partition, ...]:
     rng = np.random.default_rng(1)
-    made = tuple(Partition(p, count, Identity("bench", 1, bytes(16)), clock=NOW) for p in range(count))
+    made = tuple(Partition(p, count, Identity("bench", 1, GENESIS), clock=NOW) for p in range(count))
     for i in range(tenants):
         one = tenant(i // count, rng, labels)
         one.name = f"tenant-{i:05}"

@@ -115,7 +115,7 @@ def _largest_difference(one: SettingFigures, alone, groups, labels) -> float:  #
         *((cell.expected, alone.rate(cell.group, cell.label, expected=True)) for cell in one.rates),
     ]
     assert one.labels == alone.drawn.total()
-    return max(abs(mine - theirs) for mine, theirs in pairs)
+    return float(max(abs(mine - theirs) for mine, theirs in pairs))
 
 
 if __name__ == "__main__":
