@@ -21,6 +21,7 @@ from processor.core.identity import GENESIS, Identity
 from processor.core.partition import Partition
 from processor.core.settings import Policy, Settings
 from processor.core.tenant import Tenant, TenantRules
+from processor.core.together import Labels, learn_alike
 from processor.runtime.metrics import StatusCollector
 from processor.runtime.observer import Observer
 from processor.runtime.status import Status
@@ -60,7 +61,7 @@ def tenant(number: int, rng: np.random.Generator, labels: int) -> Tenant:
     predictions = np.where(right, truth[:, None], 1 - truth[:, None])
     decided = np.where(rng.random((labels, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
     at = NOW - rng.integers(0, 8 * DAY, labels)
-    made.learner.learn_arrays(at, group_of, truth, predictions, decided, None)
+    learn_alike([made.learner], Labels(np.zeros_like(truth), at, group_of, truth, predictions, decided))
     some = zip(truth[:300].tolist(), group_of[:300].tolist(), (decided[:300, 1] != truth[:300]).tolist(), strict=True)
     made.observe([(y, g, wrong, NOW) for y, g, wrong in some])
     made.tally.update({"decisions": labels + 100, "labels_joined": labels, "labels_duplicate": 7})

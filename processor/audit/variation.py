@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
+from processor.core.advice import Advice
 from processor.core.errors import InvalidSettings
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import JournalRecord
@@ -110,7 +111,7 @@ class Variation:
             for raw, event, key in requests:
                 said = {expert: label for expert, label in event.predictions.items() if expert not in without}
                 if said:
-                    kept.append((raw, msgspec.structs.replace(event, predictions=said), key))
+                    kept.append((raw, msgspec.structs.replace(event, advice=Advice.of(event.group, said)), key))
                 else:
                     undecidable.append(event.tenant)
             requests = kept

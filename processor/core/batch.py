@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,9 +17,9 @@ from .events import (
     Reason,
     Rejected,
     RequestEvent,
-    decode_feedback,
-    decode_request,
+    feedback_reader,
     is_garbage,
+    request_reader,
 )
 from .partition import RulesFor
 from .partitioning import partition_of
@@ -28,7 +29,7 @@ REQUESTS, FEEDBACK = "requests", "feedback"
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Raw(msgspec.Struct, frozen=True):
+class Raw(msgspec.Struct, frozen=True, gc=False):
     """An input record; ``source`` is ``requests`` or ``feedback``."""
 
     source: str
@@ -47,7 +48,7 @@ class Raw(msgspec.Struct, frozen=True):
         return self.value if self.original is None else self.original
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, frozen=True, gc=False):
     """A record that could not be used, and why."""
 
     raw: Raw
@@ -55,7 +56,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Made(msgspec.Struct, frozen=True):
+class Made(msgspec.Struct, frozen=True, gc=False):
     """A decision to be published."""
 
     tenant: str
@@ -99,52 +100,71 @@ def decode(
     raws: Sequence[Raw], partition: int, partitions: int, now: int, terms: Terms, poison: set[tuple[str, int]]
 ) -> Asked:
     """Decode and check every record by itself."""
-    asked = Asked([], [], [], 0)
-    garbage = 0
-    latest = now + terms.max_future
-    homes: dict[bytes | None, Home] = {}
-    for raw in raws:
-        try:
-            if poison and (raw.source, raw.offset) in poison:
-                raise Rejected(Reason.INTERNAL, "processing this record failed; see the processor's log")
-            if raw.refused is not None:
-                raise Rejected(raw.refused.reason, raw.refused.detail)
-            event: RequestEvent | FeedbackEvent
-            if raw.source == REQUESTS:
-                event = decode_request(raw.value, terms.limits)
-            else:
-                event = decode_feedback(raw.value, terms.limits)
-            home = homes.get(raw.key)
-            if home is None or home.tenant != event.tenant:
-                home = homes[raw.key] = _home(raw.key, event.tenant, partition, partitions)
-            if raw.timestamp > latest:
-                raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
-            key = home.entry_id(event.decision_id)
-            if isinstance(event, RequestEvent):
-                asked.requests.append((raw, event, key))
-            else:
-                asked.feedback.append((raw, event, key))
-        except Rejected as rejected:
-            garbage += is_garbage(rejected.reason)
-            asked.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
-    return replace(asked, garbage=garbage)
+    refused: list[DeadLetter] = []
+    reading = _Reading(partition, partitions, now + terms.max_future, poison, refused)
+    return Asked(
+        reading.readable([raw for raw in raws if raw.source == REQUESTS], request_reader(terms.limits)),
+        reading.readable([raw for raw in raws if raw.source == FEEDBACK], feedback_reader(terms.limits)),
+        refused,
+        sum(is_garbage(letter.reason) for letter in refused),
+    )
+
+
+Event = TypeVar("Event", RequestEvent, FeedbackEvent)
+
+
+@dataclass
+class _Reading:
+    partition: int
+    partitions: int
+    latest: int
+    poison: set[tuple[str, int]]
+    refused: list[DeadLetter]
+
+    def readable(self, raws: Sequence[Raw], read: Callable[[bytes | None], Event]) -> list[tuple[Raw, Event, bytes]]:
+        """The events among these records, each with the id of its entry; the others are refused."""
+        found: list[tuple[Raw, Event, bytes]] = []
+        homes: dict[bytes | None, Home] = {}
+        poison, latest = self.poison, self.latest
+        for raw in raws:
+            try:
+                if raw.refused is not None or poison:
+                    self._usable(raw)
+                event = read(raw.value)
+                home = homes.get(raw.key)
+                if home is None or home.tenant != event.tenant:
+                    home = homes[raw.key] = self._home(raw.key, event.tenant)
+                if raw.timestamp > latest:
+                    raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
+                entry = home.entries.copy()
+                entry.update(event.decision_id.encode())
+                found.append((raw, event, entry.digest()))
+            except Rejected as rejected:
+                self.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
+        return found
+
+    def _usable(self, raw: Raw) -> None:
+        if (raw.source, raw.offset) in self.poison:
+            raise Rejected(Reason.INTERNAL, "processing this record failed; see the processor's log")
+        if raw.refused is not None:
+            raise Rejected(raw.refused.reason, raw.refused.detail)
+
+    def _home(self, key: bytes | None, tenant: str) -> Home:
+        if key != tenant.encode():
+            raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
+        if partition_of(key, self.partitions) != self.partition:
+            raise Rejected(
+                Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
+            )
+        return Home(tenant, entry_ids(tenant))
 
 
 class Home(NamedTuple):
     """A tenant whose records have the right key and are on the right partition."""
 
     tenant: str
-    entry_id: Callable[[str], bytes]
-
-
-def _home(key: bytes | None, tenant: str, partition: int, partitions: int) -> Home:
-    if key != tenant.encode():
-        raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
-    if partition_of(key, partitions) != partition:
-        raise Rejected(
-            Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
-        )
-    return Home(tenant, entry_ids(tenant))
+    entries: blake2b
+    """as ``entry_ids`` gives it"""
 
 
 def due_slot(clock: int, slot: int) -> int:

@@ -6,13 +6,16 @@ which each array of counters is packed into the narrowest unsigned integers that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from .axes import Axes
-from .counters import Counters
+from .counters import Counters, Shape
 from .errors import IncompatibleState
 from .exact import Ints
 from .state import State
@@ -20,7 +23,7 @@ from .state import State
 MAGIC = b"GFORCE"
 VERSION = 1
 _WIDTHS = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<u8")))
-_MARKS = (b"\x00", b"\x01", b"\x02", b"\x03")
+_LARGEST = np.array([0xFF, 0xFFFF, 0xFFFF_FFFF], dtype=np.uint64)
 
 
 def encode_state(state: State) -> bytes:
@@ -67,7 +70,51 @@ def decode_state(data: bytes) -> State:
 
 def encode_counters(counters: Counters) -> bytes:
     """Counters of one learner, without names: each array as a width and its numbers."""
-    return b"".join(_pack(array) for array in counters.arrays())
+    return encode_many([counters])[0]
+
+
+def encode_many(many: Sequence[Counters]) -> list[bytes]:
+    """``encode_counters`` of many learners: those of one shape whose arrays have the same widths are packed at once."""
+    shapes: dict[Shape, list[int]] = {}
+    for i, counters in enumerate(many):
+        shapes.setdefault(counters.shape, []).append(i)
+    found = [b""] * len(many)
+    for shape, alike in shapes.items():
+        for i, text in zip(alike, _encode_alike([many[i].flat for i in alike], shape), strict=True):
+            found[i] = text
+    return found
+
+
+def _encode_alike(flats: Sequence[Ints], shape: Shape) -> list[bytes]:
+    flat = np.concatenate(flats)
+    spans = list(pairwise(shape.bounds))
+    widths = np.stack([_widths(flat[:, start:end]) for start, end in spans], axis=1)
+    patterns, which = np.unique(widths, axis=0, return_inverse=True)
+    found = [b""] * len(flat)
+    for number, pattern in enumerate(patterns.tolist()):
+        rows = np.nonzero(which.ravel() == number)[0]
+        parts = [_packed(flat[rows, start:end], width) for (start, end), width in zip(spans, pattern, strict=True)]
+        together = np.concatenate(parts, axis=1)
+        text, size = together.tobytes(), together.shape[1]
+        for at, row in enumerate(rows.tolist()):
+            found[row] = text[at * size : (at + 1) * size]
+    return found
+
+
+def _widths(numbers: Ints) -> Ints:
+    """[learner]: which of the widths holds its largest number."""
+    largest = numbers.view(np.uint64).max(axis=1, initial=0)  # a negative one would be the largest of all
+    if (largest >= np.uint64(1 << 63)).any():
+        raise IncompatibleState("a counter is negative: counters only ever grow, so this state is damaged")
+    which: Ints = np.searchsorted(_LARGEST, largest)
+    return which
+
+
+def _packed(numbers: Ints, width: int) -> npt.NDArray[np.uint8]:
+    """[learner, byte]: the width, then the numbers."""
+    mark = np.full((len(numbers), 1), width, np.uint8)
+    narrow = np.ascontiguousarray(numbers.astype(_WIDTHS[width]))
+    return np.concatenate([mark, narrow.view(np.uint8).reshape(len(numbers), -1)], axis=1)
 
 
 def decode_counters(data: bytes, axes: Axes, unit: int) -> Counters:
@@ -78,14 +125,6 @@ def decode_counters(data: bytes, axes: Axes, unit: int) -> Counters:
     if start != len(data):
         raise IncompatibleState(f"{len(data)} bytes of counters where the axes ask for {start}")
     return counters
-
-
-def _pack(array: Ints) -> bytes:
-    largest = int(array.view(np.uint64).max(initial=0))  # a negative one would be the largest of all
-    if largest >= 1 << 63:
-        raise IncompatibleState("a counter is negative: counters only ever grow, so this state is damaged")
-    width = (largest > 0xFF) + (largest > 0xFFFF) + (largest > 0xFFFF_FFFF)
-    return _MARKS[width] + array.astype(_WIDTHS[width]).tobytes()
 
 
 def _unpack_into(array: Ints, data: bytes, start: int) -> int:

@@ -6,8 +6,11 @@ Nothing here may depend on the path by which the counts were reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cache, cached_property
+from itertools import accumulate
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +25,40 @@ WEIGHT_UNIT = 1 << 20
 """What an ordinary label adds where labels are weighted by how likely they were to be seen."""
 
 
-@dataclass(eq=False)
+class Shape(NamedTuple):
+    """How many groups, labels, experts and policies are counted."""
+
+    groups: int
+    labels: int
+    experts: int
+    policies: int
+
+    @property
+    def size(self) -> int:
+        return self.bounds[-1]
+
+    @property
+    def parts(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the six arrays, without the batch."""
+        return _parts(self)
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """Where each of them begins, and the end."""
+        return _bounds(self)
+
+
+@cache
+def _parts(shape: Shape) -> tuple[tuple[int, ...], ...]:
+    g, k, f, p = shape
+    return ((g, k), (g, k), (g, k), (f, g, k), (f, g, k), (p, g, k, k))
+
+
+@cache
+def _bounds(shape: Shape) -> tuple[int, ...]:
+    return tuple(accumulate((prod(part) for part in _parts(shape)), initial=0))
+
+
 class Counters:
     """Counts over (run or tenant, group, label, expert); the first axis is always the batch of learners.
 
@@ -36,24 +72,19 @@ class Counters:
     ``outcomes[b, p, g, y, ŷ]``  joined labels by what the policy decided (or would have)
 
     ``unit`` is 1, or 2²⁰ where a label stands for several that were not seen.
+
+    All six are views into ``flat[b, n]``, so that to copy, add or stack counters is one operation and not six.
     """
 
-    decisions: Ints
-    seen: Ints
-    labels: Ints
-    trials: Ints
-    losses: Ints
-    outcomes: Ints
-    unit: int = 1
+    __slots__ = ("__dict__", "flat", "shape", "unit")
+
+    def __init__(self, flat: Ints, shape: Shape, unit: int = 1) -> None:
+        self.flat, self.shape, self.unit = flat, shape, unit
 
     @classmethod
     def zeros(cls, axes: Axes, batch: int = 1, unit: int = 1) -> Counters:
-        g, k, f, p = len(axes.groups), len(axes.labels), len(axes.experts), len(axes.policies)
-
-        def zero(*shape: int) -> Ints:
-            return np.zeros((batch, *shape), dtype=np.int64)
-
-        return cls(zero(g, k), zero(g, k), zero(g, k), zero(f, g, k), zero(f, g, k), zero(p, g, k, k), unit)
+        shape = Shape(len(axes.groups), len(axes.labels), len(axes.experts), len(axes.policies))
+        return cls(np.zeros((batch, shape.size), dtype=np.int64), shape, unit)
 
     @classmethod
     def stack(cls, parts: Sequence[Counters]) -> Counters:
@@ -61,21 +92,52 @@ class Counters:
         units = {part.unit for part in parts}
         if len(units) != 1:
             raise IncompatibleState(f"cannot batch counters of different units {sorted(units)}")
-        joined = (np.concatenate(arrays) for arrays in zip(*(part.arrays() for part in parts), strict=True))
-        return cls.of(joined, units.pop())
+        if len({part.shape for part in parts}) != 1:
+            raise IncompatibleState("cannot batch counters of different shapes: bring all to the same axes first")
+        return cls(np.concatenate([part.flat for part in parts]), parts[0].shape, units.pop())
 
-    @classmethod
-    def of(cls, arrays: Iterable[Ints], unit: int) -> Counters:
-        """From the arrays in the order of ``arrays``."""
-        decisions, seen, labels, trials, losses, outcomes = arrays
-        return cls(decisions, seen, labels, trials, losses, outcomes, unit)
+    def zeros_like(self, batch: int) -> Counters:
+        """No counts, for so many learners of this shape."""
+        return Counters(np.zeros((batch, self.shape.size), dtype=np.int64), self.shape, self.unit)
+
+    @cached_property
+    def decisions(self) -> Ints:
+        return self._view(0)
+
+    @cached_property
+    def seen(self) -> Ints:
+        return self._view(1)
+
+    @cached_property
+    def labels(self) -> Ints:
+        return self._view(2)
+
+    @cached_property
+    def trials(self) -> Ints:
+        return self._view(3)
+
+    @cached_property
+    def losses(self) -> Ints:
+        return self._view(4)
+
+    @cached_property
+    def outcomes(self) -> Ints:
+        return self._view(5)
+
+    def _view(self, which: int) -> Ints:
+        start, end = self.shape.bounds[which : which + 2]
+        return self.flat[:, start:end].reshape(len(self.flat), *self.shape.parts[which])
 
     def arrays(self) -> tuple[Ints, ...]:
         return (self.decisions, self.seen, self.labels, self.trials, self.losses, self.outcomes)
 
     def row(self, learner: int) -> Counters:
         """One learner of the batch: a view, not a copy."""
-        return Counters.of((array[learner : learner + 1] for array in self.arrays()), self.unit)
+        return Counters(self.flat[learner : learner + 1], self.shape, self.unit)
+
+    def __reduce__(self) -> tuple[type[Counters], tuple[Ints, Shape, int]]:
+        """Views do not survive pickling as views."""
+        return Counters, (self.flat, self.shape, self.unit)
 
     @property
     def arrivals(self) -> Ints:
@@ -90,19 +152,20 @@ class Counters:
         return per_learner
 
     def copy(self) -> Counters:
-        return Counters.of((array.copy() for array in self.arrays()), self.unit)
+        return Counters(self.flat.copy(), self.shape, self.unit)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Counters)
-            and self.unit == other.unit
-            and all(np.array_equal(a, b) for a, b in zip(self.arrays(), other.arrays(), strict=True))
+            and (self.unit, self.shape) == (other.unit, other.shape)
+            and np.array_equal(self.flat, other.flat)
         )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __iadd__(self, other: Counters) -> Counters:
         self._check_like(other)
-        for mine, theirs in zip(self.arrays(), other.arrays(), strict=True):
-            mine += theirs
+        self.flat += other.flat
         return self
 
     def __add__(self, other: Counters) -> Counters:
@@ -116,8 +179,8 @@ class Counters:
                 f"one state counts labels in units of {self.unit}, the other of {other.unit}: labels of all "
                 'decisions and labels = "positive-only" cannot be merged. Rebuild one of them by replay.'
             )
-        mine, theirs = ([a.shape for a in c.arrays()] for c in (self, other))
-        if mine != theirs:
+        if self.flat.shape != other.flat.shape or self.shape != other.shape:
+            mine, theirs = ([a.shape for a in c.arrays()] for c in (self, other))
             raise IncompatibleState(
                 f"counters of shapes {mine} and {theirs} cannot be added: bring both to the same axes "
                 "first (Counters.regrown, or State.merge, which does it for you)"

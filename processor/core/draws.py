@@ -26,15 +26,25 @@ def draws(seed: bytes, decision_ids: Iterable[str]) -> Parts:
     >>> draws(b"sixteen bytes ok", ["loan-1", "loan-2"]).shape
     (2, 3)
     """
+    return uniforms([digests(seed, decision_ids)])
+
+
+def digests(seed: bytes, decision_ids: Iterable[str]) -> bytearray:
+    """The bytes behind the draws, one after the other."""
     if not MIN_SEED <= len(seed) <= MAX_SEED:
         raise InvalidInput(
             f"the seed has {len(seed)} bytes: use {MIN_SEED} to {MAX_SEED} random bytes, for example "
             "secrets.token_bytes(32)"
         )
     keyed = blake2b(key=seed, digest_size=4 * DRAWS)
-    digests = bytearray()
+    found = bytearray()
     for decision_id in decision_ids:
         one = keyed.copy()
         one.update(decision_id.encode())
-        digests += one.digest()
-    return np.frombuffer(bytes(digests), dtype="<u4").reshape(-1, DRAWS).astype(np.uint64)
+        found += one.digest()
+    return found
+
+
+def uniforms(parts: Iterable[bytearray]) -> Parts:
+    """The draws behind digests."""
+    return np.frombuffer(b"".join(parts), dtype="<u4").reshape(-1, DRAWS).astype(np.uint64)

@@ -11,7 +11,6 @@ changes. A label is written as its number plus one; 0 is "nobody said anything".
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -27,22 +26,20 @@ _SETTLED = struct.Struct(">BHIIB")
 _PARKED = struct.Struct(">BHIqqB")
 
 
-def entry_ids(tenant: str) -> Callable[[str], bytes]:
-    """For a tenant's decisions, by their id, 16 bytes each; the tenant is part of them, so tenants cannot collide."""
+def entry_ids(tenant: str) -> blake2b:
+    """To be copied for each decision of a tenant and fed with its id: what ``entry_id`` gives, with less work.
+
+    The tenant is part of the id of an entry, so that tenants cannot collide.
+    """
     prefix = tenant.encode()
-    start = blake2b(struct.pack(">I", len(prefix)) + prefix, digest_size=ID_BYTES)
-
-    def of(decision_id: str) -> bytes:
-        one = start.copy()
-        one.update(decision_id.encode())
-        return one.digest()
-
-    return of
+    return blake2b(struct.pack(">I", len(prefix)) + prefix, digest_size=ID_BYTES)
 
 
 def entry_id(tenant: str, decision_id: str) -> bytes:
-    """The id of one entry."""
-    return entry_ids(tenant)(decision_id)
+    """The id of one entry, 16 bytes."""
+    entry = entry_ids(tenant)
+    entry.update(decision_id.encode())
+    return entry.digest()
 
 
 @dataclass(frozen=True, slots=True)

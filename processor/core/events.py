@@ -7,6 +7,7 @@ Unicode tables of a Python version, because an audit must refuse the same events
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, NoReturn, cast
@@ -15,6 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from .advice import Advice, content_hash
 from .errors import GForceError
 
 Label = str | int | bool
@@ -120,9 +122,23 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
 
     tenant: str
     decision_id: str
-    group: str
-    predictions: dict[str, str]
+    advice: Advice
     context: Raw | UnsetType = UNSET
+
+    @property
+    def group(self) -> str:
+        return self.advice.group
+
+    @property
+    def predictions(self) -> Mapping[str, str]:
+        return self.advice.predictions
+
+    @property
+    def content(self) -> int:
+        """Tells a repetition from another request under the same id."""
+        if self.context is UNSET:
+            return self.advice.content
+        return content_hash(self.group, self.predictions, bytes(self.context))
 
 
 class FeedbackEvent(msgspec.Struct, frozen=True, gc=False):
@@ -184,14 +200,8 @@ def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
     predictions = wire.predictions
     if not predictions:
         raise Rejected(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
-    for label in predictions.values():
-        if label.__class__ is not str:
-            predictions = {e: s if s.__class__ is str else canonical_label(s) for e, s in predictions.items()}
-            break
-    group = wire.group
-    if group.__class__ is not str:
-        group = canonical_label(group)
-    return RequestEvent(wire.tenant, wire.decision_id, group, predictions, wire.context)
+    said = {expert: canonical_label(label) for expert, label in predictions.items()}
+    return RequestEvent(wire.tenant, wire.decision_id, Advice.of(canonical_label(wire.group), said), wire.context)
 
 
 def decode_feedback(value: bytes | None, limits: Limits) -> FeedbackEvent:
@@ -202,6 +212,73 @@ def decode_feedback(value: bytes | None, limits: Limits) -> FeedbackEvent:
     """
     wire = _decode(value, limits, _feedback_decoders(limits))
     return FeedbackEvent(wire.tenant, wire.decision_id, canonical_label(wire.label))
+
+
+REMEMBERED, LONGEST = 4_096, 2_048
+"""How many different pieces of advice are remembered, and of how many bytes at most."""
+
+
+@lru_cache(maxsize=16)
+def request_reader(limits: Limits) -> Callable[[bytes | None], RequestEvent]:
+    """``decode_request`` that remembers what was said before: requests differ, the advice in them rarely does.
+
+    Only what the plain version has accepted is remembered, so what is refused, and why, is the same.
+    """
+    skim = _skimming(_Longest.of(limits)).decode
+    known: dict[tuple[bytes, bytes], Advice] = {}
+
+    def read(value: bytes | None) -> RequestEvent:
+        if value is None or not _is_plain(value, limits):
+            return decode_request(value, limits)
+        try:
+            wire = skim(value)
+        except msgspec.DecodeError:
+            return decode_request(value, limits)
+        said = (bytes(wire.group), bytes(wire.predictions))
+        advice = known.get(said)
+        if advice is not None:
+            return RequestEvent(wire.tenant, wire.decision_id, advice, wire.context)
+        event = decode_request(value, limits)
+        if len(said[0]) + len(said[1]) <= LONGEST:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[said] = event.advice
+        return event
+
+    return read
+
+
+@lru_cache(maxsize=16)
+def feedback_reader(limits: Limits) -> Callable[[bytes | None], FeedbackEvent]:
+    """``decode_feedback``, with less ado where there is nothing to check but what msgspec checks."""
+    strict = _feedback_decoders(limits).strict.decode
+
+    def read(value: bytes | None) -> FeedbackEvent:
+        if value is None or not _is_plain(value, limits):
+            return decode_feedback(value, limits)
+        try:
+            wire = strict(value)
+        except msgspec.DecodeError:
+            return decode_feedback(value, limits)
+        label = wire.label
+        return FeedbackEvent(wire.tenant, wire.decision_id, label if label.__class__ is str else canonical_label(label))
+
+    return read
+
+
+def _is_plain(value: bytes, limits: Limits) -> bool:
+    """No text that must be looked at, no nesting that must be counted: true of almost every event.
+
+    JSON has no raw control characters below 0x20 in strings: the others need an escape, DEL or two bytes. As many
+    brackets as levels are allowed cannot be too deep.
+    """
+    return (
+        value.isascii()
+        and _BACKSLASH not in value
+        and _DELETE not in value
+        and _brackets(value) <= limits.max_depth
+        and len(value) <= limits.max_event_bytes
+    )
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -258,6 +335,18 @@ def _request_wire(longest: _Longest) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Request", fields, frozen=True, gc=False))
 
 
+def _skimming(longest: _Longest) -> msgspec.json.Decoder[Any]:
+    """Reads the ids of a request; what it says stays bytes."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("tenant", _text(longest.name)),
+        ("decision_id", _text(longest.identity)),
+        ("group", Raw),
+        ("predictions", Raw),
+        ("context", Raw | UnsetType, UNSET),
+    ]
+    return msgspec.json.Decoder(msgspec.defstruct("Skimmed", fields, frozen=True, gc=False))
+
+
 def _feedback_wire(longest: _Longest) -> msgspec.json.Decoder[Any]:
     name = _text(longest.name)
     fields = [("tenant", name), ("decision_id", _text(longest.identity)), ("label", name | _INT64 | bool)]
@@ -279,20 +368,22 @@ def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
         raise Rejected(Reason.EMPTY, "the record has no value")
     if len(value) > limits.max_event_bytes:
         raise Rejected(Reason.TOO_LARGE, f"{len(value)} bytes: at most {limits.max_event_bytes} are accepted")
-    ascii_only = value.isascii()
-    if not ascii_only:
+    plain = _is_plain(value, limits)
+    if not plain:
         _check_utf8(value)
-    # As many brackets as levels are allowed cannot be too deep: almost every event is done here.
-    if value.count(b"{") + value.count(b"[") > limits.max_depth:
-        _check_depth(value, limits.max_depth)
+        if _brackets(value) > limits.max_depth:
+            _check_depth(value, limits.max_depth)
     try:
         wire = decoders.strict.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:
         _explain(value, decoders, error)
-    # JSON has no raw control characters below 0x20 in strings: the others need an escape, DEL or two bytes.
-    if not ascii_only or _BACKSLASH in value or _DELETE in value:
+    if not plain:
         _check_names(wire)
     return wire
+
+
+def _brackets(value: bytes) -> int:
+    return value.count(b"{") + value.count(b"[")
 
 
 def _check_utf8(value: bytes) -> None:

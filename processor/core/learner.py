@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from .advice import Advice
 from .axes import Axes
 from .codec import encode_state
 from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
@@ -19,7 +20,7 @@ from .rule import Decided, Rule
 from .settings import Policy, Settings
 from .state import State
 from .together import IN_FORCE as IN_FORCE
-from .together import Cases, Labels, decide_together, learn_together
+from .together import Cases, Labels, decide_alike, learn_alike
 
 
 @dataclass(frozen=True)
@@ -121,12 +122,11 @@ class Learner:
         cases = Cases(
             self,
             [request.decision_id for request in requests],
-            [request.group for request in requests],
-            [request.predictions for request in requests],
+            [Advice.of(request.group, request.predictions) for request in requests],
             at if at is not None else [0] * len(requests),
             drawn,
         )
-        [verdicts] = decide_together([cases])
+        verdicts = decide_alike([cases])
         return [self._decision(i, request, verdicts.by_policy) for i, request in enumerate(requests)]
 
     def learn(self, decision: Decision, label: str, at: int = 0) -> None:
@@ -144,13 +144,8 @@ class Learner:
         predictions = self._prediction_indices([d.predictions for d, _ in labelled])
         decided = np.array([self._labels_decided(d) for d, _ in labelled], dtype=np.int64)
         weight = self._weights([d for d, _ in labelled])
-        self.learn_arrays(times, group, truth, predictions, decided, weight)
-
-    def learn_arrays(
-        self, at: Ints, group: Ints, label: Ints, predictions: Ints, decided: Ints, weight: Ints | None
-    ) -> None:
-        """Join labels given by index into the axes of the state; see ``Counters.add_labels``."""
-        learn_together([Labels(self, at, group, label, predictions, decided, weight)])
+        row = np.zeros(len(labelled), dtype=np.int64)
+        learn_alike([self], Labels(row, times, group, truth, predictions, decided, weight))
 
     def counters(self, window: int | None = None) -> Counters:
         """The counters of the newest buckets, or of the lifetime."""

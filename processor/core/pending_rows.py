@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from .entry import PENDING, PENDING_WEIGHTED
 from .exact import Ints
+
+Bytes = npt.NDArray[np.uint8]
 
 _HEAD = np.dtype(
     [
@@ -26,6 +29,8 @@ _HEAD = np.dtype(
 )
 _SIZE = _HEAD.itemsize
 _PROPENSITY = 4
+_POWERS = np.array([1 << 8 * n for n in range(8)], dtype=np.int64)
+"""The least numbers of so many bytes and one."""
 _LARGEST = 1 << 62
 """Digits up to here fit into 64 bits; more experts or labels than that are taken one entry at a time."""
 
@@ -55,14 +60,32 @@ def encode_pending(rows: PendingRows, kinds: int) -> list[bytes]:
     for name in ("tenant", "content", "at", "due", "remove", "group"):
         heads[name] = getattr(rows, name)
     heads["policies"], heads["experts"] = rows.decided.shape[1], rows.predictions.shape[1]
-    packed = heads.tobytes()
-    numbers = _numbers(np.concatenate([rows.decided, rows.predictions], axis=1), kinds + 1)
-    digits = [number.to_bytes((number.bit_length() + 7) >> 3, "big") for number in numbers]
+    packed = heads.view(np.uint8).reshape(len(heads), _SIZE)
     if rows.propensity is not None:
-        digits = [
-            int(parts).to_bytes(_PROPENSITY, "big") + rest for parts, rest in zip(rows.propensity, digits, strict=True)
+        packed = np.concatenate([packed, rows.propensity.astype(">u4").view(np.uint8).reshape(-1, _PROPENSITY)], axis=1)
+    return _with_numbers(packed, np.concatenate([rows.decided, rows.predictions], axis=1), kinds + 1)
+
+
+def _with_numbers(heads: Bytes, digits: Ints, base: int) -> list[bytes]:
+    """Each row of bytes, then its digits as one number, the first digit the least, in as few bytes as it needs."""
+    if base ** digits.shape[1] > _LARGEST:
+        return [
+            head.tobytes() + number.to_bytes((number.bit_length() + 7) >> 3, "big")
+            for head, number in zip(heads, _long_numbers(digits, base), strict=True)
         ]
-    return [packed[i : i + _SIZE] + rest for i, rest in zip(range(0, len(packed), _SIZE), digits, strict=True)]
+    numbers = np.zeros(len(digits), dtype=np.int64)
+    for column in reversed(digits.T):
+        numbers = numbers * base + column
+    lengths = np.searchsorted(_POWERS, numbers, side="right")
+    tails = numbers.astype(">u8").view(np.uint8).reshape(len(numbers), 8)
+    found = [b""] * len(numbers)
+    for length in np.unique(lengths).tolist():
+        mine = np.nonzero(lengths == length)[0]
+        together = np.concatenate([heads[mine], tails[mine, 8 - length :]], axis=1)
+        text, size = together.tobytes(), together.shape[1]
+        for at, row in enumerate(mine.tolist()):
+            found[row] = text[at * size : at * size + size]
+    return found
 
 
 def decode_pending(entries: Sequence[bytes]) -> PendingRows:
@@ -76,9 +99,8 @@ def decode_pending(entries: Sequence[bytes]) -> PendingRows:
         for i in np.nonzero(weighted)[0]:
             propensity[i] = int.from_bytes(tails[i][:_PROPENSITY], "big")
             tails[i] = tails[i][_PROPENSITY:]
-    numbers = [int.from_bytes(tail, "big") for tail in tails]
     policies, experts = column["policies"], column["experts"]
-    digits = _digits(numbers, column["kinds"] + 1, int((policies + experts).max(initial=0)))
+    digits = _digits(tails, column["kinds"] + 1, int((policies + experts).max(initial=0)))
     return PendingRows(
         tenant=column["tenant"],
         content=column["content"],
@@ -105,13 +127,7 @@ def _columns(digits: Ints, start: Ints, count: Ints) -> Ints:
     return found
 
 
-def _numbers(digits: Ints, base: int) -> list[int]:
-    """Each row of digits as one number, the first digit the least."""
-    if base ** digits.shape[1] <= _LARGEST:
-        numbers = np.zeros(len(digits), dtype=np.int64)
-        for column in reversed(digits.T):
-            numbers = numbers * base + column
-        return numbers.tolist()
+def _long_numbers(digits: Ints, base: int) -> list[int]:
     found = []
     for row in digits.tolist():
         number = 0
@@ -121,15 +137,16 @@ def _numbers(digits: Ints, base: int) -> list[int]:
     return found
 
 
-def _digits(numbers: Sequence[int], base: Ints, count: int) -> Ints:
-    """[n, count]: the digits of each number in its own base."""
-    digits = np.zeros((len(numbers), count), dtype=np.int64)
-    if max(numbers, default=0) <= _LARGEST:
-        left = np.array(numbers, dtype=np.int64)
+def _digits(tails: Sequence[bytes], base: Ints, count: int) -> Ints:
+    """[n, count]: the digits of each number, given as its bytes, in its own base."""
+    digits = np.zeros((len(tails), count), dtype=np.int64)
+    if max(map(len, tails), default=0) < 8:
+        left = np.frombuffer(b"".join([tail.rjust(8, b"\0") for tail in tails]), ">u8").astype(np.int64)
         for column in range(count):
             left, digits[:, column] = np.divmod(left, base)
         return digits
-    for i, number in enumerate(numbers):
+    for i, tail in enumerate(tails):
+        number = int.from_bytes(tail, "big")
         for column in range(count):
             number, digits[i, column] = divmod(number, int(base[i]))
     return digits

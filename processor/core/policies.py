@@ -5,6 +5,8 @@ All read the same counters; a policy can be in force, in shadow, or tried on a r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from . import problems
@@ -16,12 +18,23 @@ from .settings import Policy, Prior
 from .solver import solve
 
 
-def rule_of(policy: Policy, counters: Counters, labels: tuple[str, ...], prior: Prior = Prior()) -> Rule:
-    """The rule a policy follows at these counters, for the whole batch of learners.
+def rules_of(
+    policies: Mapping[str, Policy], counters: Counters, labels: tuple[str, ...], prior: Prior = Prior()
+) -> dict[str, Rule]:
+    """The rules that policies follow at these counters, for the whole batch of learners.
 
     ``labels`` are the names behind the counters' label axis; λ may differ between them.
     """
     estimates = estimate(counters, prior)
+    return {name: _rule(policy, counters, estimates, labels) for name, policy in policies.items()}
+
+
+def rule_of(policy: Policy, counters: Counters, labels: tuple[str, ...], prior: Prior = Prior()) -> Rule:
+    """The rule of one policy."""
+    return _rule(policy, counters, estimate(counters, prior), labels)
+
+
+def _rule(policy: Policy, counters: Counters, estimates: Estimates, labels: tuple[str, ...]) -> Rule:
     if policy.policy == "mw":
         return _without_instances(policy, estimates, per_group=False)
     if policy.policy == "groupaware":

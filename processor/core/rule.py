@@ -26,7 +26,7 @@ class Decided:
     expert: Ints
     """index of the expert, or ``ABSENT`` where exploration decided"""
     probabilities: Parts
-    """[n, label]: how likely each label was, out of 2³²"""
+    """[n, label]: how likely each label was, out of 2³²; no columns for a shadow"""
 
 
 @dataclass(frozen=True)
@@ -65,21 +65,28 @@ class Rule:
         draws: Parts,
         labels: int,
         explore: tuple[int, float] | None = None,
+        *,
+        published: bool = True,
     ) -> Decided:
         """Decide n requests: ``predictions[n, f]`` are label indices or ``ABSENT``, ``draws`` is [n, 3].
 
         ``explore`` is (index of the positive label, φ): with probability φ the decision is positive whatever
-        the experts say.
+        the experts say. Probabilities are worked out only for what is ``published``.
         """
         present = predictions != ABSENT
         self._check(present, predictions, labels)
-        experts = self._expert_parts_for(learner, group, present)
-        instances = self._selection_parts[learner, group]
-        instance = _pick(instances, draws[:, 0])
         rows = np.arange(len(group))
-        expert = _pick(experts[rows, instance], draws[:, 1])
+        instance = _pick(np.cumsum(self._selection_parts, axis=2, dtype=np.uint64)[learner, group], draws[:, 0])
+        if published or not present.all():
+            experts = self._expert_parts_for(learner, group, present)
+            bounds = np.cumsum(experts[rows, instance], axis=1, dtype=np.uint64)
+        else:
+            bounds = np.cumsum(self.expert_parts, axis=3, dtype=np.uint64)[learner, group, instance]
+        expert = _pick(bounds, draws[:, 1])
         label = predictions[rows, expert]
-        probabilities = _label_probabilities(instances, experts, predictions, labels)
+        probabilities = np.empty((len(group), 0), np.uint64)
+        if published:
+            probabilities = _label_probabilities(self._selection_parts[learner, group], experts, predictions, labels)
         if explore is not None:
             positive, floor = explore
             floor_parts = np.uint64(round(floor * ONE))
@@ -87,7 +94,8 @@ class Rule:
             label = np.where(explored, positive, label)
             instance = np.where(explored, ABSENT, instance)
             expert = np.where(explored, ABSENT, expert)
-            probabilities = _with_floor(probabilities, positive, floor_parts)
+            if published:
+                probabilities = _with_floor(probabilities, positive, floor_parts)
         return Decided(label, instance, expert, probabilities)
 
     def chances(self, group: int, present: Mask, learner: int = 0) -> tuple[Parts, Parts]:
@@ -123,9 +131,9 @@ class Rule:
         return quantise(pi)
 
 
-def _pick(parts: Parts, draw: Parts) -> Ints:
-    """The entry that a draw below 2³² falls on, along the last axis."""
-    passed: Ints = (draw[:, None] >= np.cumsum(parts, axis=1, dtype=np.uint64)).sum(axis=1)
+def _pick(bounds: Parts, draw: Parts) -> Ints:
+    """The entry that a draw below 2³² falls on; ``bounds`` are the cumulative parts, along the last axis."""
+    passed: Ints = (draw[:, None] >= bounds).sum(axis=1)
     return passed
 
 

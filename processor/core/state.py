@@ -78,11 +78,10 @@ class State:
                 counters.add_labels(*part, weight=None if weight is None else weight[rows])
         self._drop_old()
 
-    def add(self, number: int, delta: Counters) -> None:
-        """Add counts of one time bucket."""
+    def add(self, number: int, counts: Ints) -> None:
+        """Add counts of one time bucket, given flat."""
         for counters in self._counters_of(number):
-            for mine, more in zip(counters.arrays(), delta.arrays(), strict=True):
-                mine += more
+            counters.flat += counts
         if number == self.newest:
             self._drop_old()
 
@@ -138,7 +137,7 @@ class State:
 
     def _drop_old(self) -> None:
         newest = self.newest
-        if newest is not None:
+        if newest is not None and min(self.buckets) <= newest - self.keep:
             self.buckets = {n: c for n, c in sorted(self.buckets.items()) if n > newest - self.keep}
 
     def __eq__(self, other: object) -> bool:

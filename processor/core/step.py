@@ -11,18 +11,19 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 
+from msgspec import UNSET
+
 from .alert_events import AlertEvent
 from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
-from .decision_writer import DecisionWriter
-from .entry import LAST_SECOND, PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, content_of, decode_entry
+from .deciding import Asking, Decided, Docket, decide
+from .entry import PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, content_of, decode_entry
 from .events import FeedbackEvent, Reason, RequestEvent
 from .identity import Identity
-from .joining import Decided, Joined, join, pending_entries
+from .joining import Joined, join
 from .learner import Drawn
 from .partition import Partition
-from .tenant import Tenant, TenantRules, content_hash
-from .together import Cases, Verdicts, decide_together
+from .tenant import Tenant, TenantRules, fields
 from .writes import DropSlab, SetSlab, Writes
 
 __all__ = [
@@ -51,22 +52,8 @@ YOUNG_CHUNK = 50
 """… has its rule solved anew at least every so many requests."""
 
 
-Asking = tuple[Raw, RequestEvent, bytes]
-"""A request with the id of its entry."""
 Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
 """Labels whose request has not come yet, by the id of the entry."""
-
-
-@dataclass
-class Docket:
-    """Requests of one tenant that are to be decided together."""
-
-    tenant: Tenant
-    cases: list[Asking] = field(default_factory=list)
-    content: list[int] = field(default_factory=list)
-    at: list[int] = field(default_factory=list)
-    met: set[tuple[str, ...]] = field(default_factory=set)
-    """groups with the experts asked: who was accepted once needs no second look"""
 
 
 @dataclass
@@ -164,7 +151,7 @@ class _Step:
                 self._label(raw, event, key, stored, joined)
                 continue
             # What ``_label`` does for all but the first label of a tenant, without its calls.
-            one.add(stored, label, raw.timestamp if raw.timestamp >= 0 else clock)
+            one.rows.append((stored, label, raw.timestamp if raw.timestamp >= 0 else clock))
             entries[key] = changed[key] = Settled.labelled(stored, label)
         self._learn(joined)
         return early
@@ -184,7 +171,7 @@ class _Step:
         """A label counts. Its decision is settled now; what it teaches is learnt with the others."""
         if tenant.name not in joined:
             joined[tenant.name] = Joined(tenant)
-        joined[tenant.name].add(stored, label, at)
+        joined[tenant.name].rows.append((stored, label, at))
         self._set(key, Settled.labelled(stored, label))
 
     def _expected(self, raw: Raw, tenant: Tenant, stored: bytes) -> bool:
@@ -221,9 +208,9 @@ class _Step:
     def _learn(self, joined: Mapping[str, Joined]) -> None:
         ones = list(joined.values())
         for one, changes in zip(ones, join(ones), strict=True):
-            self.partition.pending -= len(one.entries)
+            self.partition.pending -= len(one.rows)
             if not one.expired:
-                self._count("labels_joined", one.tenant, len(one.entries))
+                self._count("labels_joined", one.tenant, len(one.rows))
             self._alert(one.tenant, changes)
 
     def _alert(self, tenant: Tenant, changes: Sequence[Change]) -> None:
@@ -258,8 +245,9 @@ class _Step:
         while left:
             chunks = []
             for name, requests in left.items():
-                young = int(self.partition.tenants[name].learner.counters().joined[0]) < YOUNG
-                chunks.append((self._change(name), requests[:YOUNG_CHUNK] if young else requests))
+                tenant = self._change(name)
+                young = len(requests) > YOUNG_CHUNK and int(tenant.learner.counters().joined[0]) < YOUNG
+                chunks.append((tenant, requests[:YOUNG_CHUNK] if young else requests))
             self._decide_chunks(chunks, early, made)
             left = {
                 tenant.name: left[tenant.name][len(chunk) :]
@@ -281,66 +269,37 @@ class _Step:
         self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: list[tuple[int, Made]]
     ) -> None:
         dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
-        verdicts = decide_together([self._cases(docket) for docket in dockets])
-        decided = []
-        for docket, verdict in zip(dockets, verdicts, strict=True):
-            docket.tenant.meet_policies()
-            made += self._made(docket, verdict)
-            decided.append(self._decided(docket, verdict))
         joined: dict[str, Joined] = {}
-        for docket, one, entries in zip(dockets, decided, pending_entries(decided), strict=True):
-            self._remember(docket, one, entries, early, joined)
+        for decided in decide(dockets, self.clock, self.terms.slot, self.sequence):
+            name, cases = decided.docket.tenant.name, decided.docket.cases
+            made += [
+                (raw.offset, Made(name, value, raw.headers))
+                for (raw, _, _), value in zip(cases, decided.values, strict=True)
+            ]
+            self._remember(decided, early, joined)
         self._learn(joined)
 
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
-        docket = Docket(tenant)
+        docket = Docket(tenant, self.drawn.get(tenant.name))
         fresh: dict[bytes, int] = {}
-        labels, met = tenant.labels, docket.met
-        for raw, event, key in chunk:
-            content = content_hash(event.group, event.predictions, bytes(event.context or b""))
-            stored = self.entries.get(key)
+        labels, met, entries, clock = tenant.labels, docket.met, self.entries, self.clock
+        for asking in chunk:
+            raw, event, key = asking
+            advice = event.advice
+            content = advice.content if event.context is UNSET else event.content
+            stored = entries.get(key)
             if stored is not None and stored[0] != PARKED:
                 self._repeated(raw, tenant, content_of(stored) == content)
             elif key in fresh:
                 self._repeated(raw, tenant, fresh[key] == content)
-            elif (
-                (event.group, *event.predictions) in met and labels.issuperset(event.predictions.values())
-            ) or self._acceptable(raw, event, tenant):
-                met.add((event.group, *event.predictions))
+            elif (advice.met in met and advice.labels <= labels) or self._acceptable(raw, event, tenant):
+                met.add(advice.met)
                 fresh[key] = content
-                docket.cases.append((raw, event, key))
+                docket.cases.append(asking)
+                docket.at.append(raw.timestamp if raw.timestamp >= 0 else clock)
         docket.content = list(fresh.values())
-        docket.at = [self._time(raw) for raw, _, _ in docket.cases]
         return docket
-
-    def _cases(self, docket: Docket) -> Cases:
-        events = [event for _, event, _ in docket.cases]
-        tenant = docket.tenant
-        tenant.learner.make_room(
-            {group for group, *_ in docket.met}, {e for _, *experts in docket.met for e in experts}
-        )
-        return Cases(
-            tenant.learner,
-            [event.decision_id for event in events],
-            [event.group for event in events],
-            [event.predictions for event in events],
-            docket.at,
-            self.drawn.get(tenant.name),
-        )
-
-    def _decided(self, docket: Docket, verdicts: Verdicts) -> Decided:
-        """It waits from its own time on, should the clock (that of the slower input) be behind it."""
-        rules, slot = docket.tenant.rules, self.terms.slot
-        starts = [max(self.clock, at) for at in docket.at]
-        return Decided(
-            docket.tenant,
-            verdicts,
-            docket.content,
-            docket.at,
-            [(start + rules.expiry) // slot for start in starts],
-            [(start + rules.horizon) // slot for start in starts],
-        )
 
     def _repeated(self, raw: Raw, tenant: Tenant, same: bool) -> None:
         if same:
@@ -357,7 +316,7 @@ class _Step:
         if not experts <= known and len(known | experts) > rules.max_experts:
             self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
-        if not tenant.labels.issuperset(event.predictions.values()):
+        if not event.advice.labels <= tenant.labels:
             self._dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
             return False
         if not tenant.learner.accepts(event.group):
@@ -366,19 +325,17 @@ class _Step:
         tenant.meet(event)
         return True
 
-    def _remember(
-        self, docket: Docket, decided: Decided, entries: Sequence[bytes], early: Early, joined: dict[str, Joined]
-    ) -> None:
+    def _remember(self, decided: Decided, early: Early, joined: dict[str, Joined]) -> None:
         """Keep decisions pending; labels that were parked or came early for them count now."""
-        tenant = docket.tenant
-        self._count("decisions", tenant, len(entries))
-        tenant.waits.asked([min(max(at // 1_000, 0), LAST_SECOND) for at in docket.at])
-        self.partition.pending += len(entries)
-        for (_, _, key), entry, due, remove in zip(docket.cases, entries, decided.due, decided.remove, strict=True):
+        tenant, cases = decided.docket.tenant, decided.docket.cases
+        self._count("decisions", tenant, len(cases))
+        tenant.waits.asked(decided.at)
+        self.partition.pending += len(cases)
+        for (_, _, key), entry, slot in zip(cases, decided.entries, decided.slots, strict=True):
             parked = self.entries.get(key)
             self.entries[key] = self.changed[key] = entry
             if parked is None:
-                self._wait(key, min(due, remove))
+                self._wait(key, slot)
             else:  # it already waits in the slot of the parked label, and moves on from there
                 self._take_parked(tenant, key, parked, entry, joined)
             if key in early:
@@ -393,33 +350,6 @@ class _Step:
         self.partition.parked -= 1
         if self._expected(self._parked_raw(tenant, parked), tenant, entry):
             self._join(joined, tenant, key, entry, parked.label, parked.timestamp)
-
-    def _made(self, docket: Docket, verdicts: Verdicts) -> list[tuple[int, Made]]:
-        """The decisions as published, each with its request's offset."""
-        tenant, axes = docket.tenant, docket.tenant.learner.state.axes
-        policy = tenant.rules.settings.policy
-        writer = DecisionWriter(
-            tenant=tenant.name,
-            labels=axes.labels,
-            experts=axes.experts,
-            instances=axes.labels if policy.has_instances else (),
-            policy=policy.policy,
-            objective=policy.objective if policy.policy == "gforce" else None,
-            config=tenant.rules.digest,
-            batch=self.sequence,
-        )
-        decided = verdicts.in_force
-        values = writer.write(
-            [event for _, event, _ in docket.cases],
-            decided.label.tolist(),
-            decided.expert.tolist(),
-            decided.instance.tolist(),
-            decided.probabilities.tolist(),
-        )
-        return [
-            (raw.offset, Made(tenant.name, value, raw.headers))
-            for (raw, _, _), value in zip(docket.cases, values, strict=True)
-        ]
 
     # Time
 
@@ -457,7 +387,7 @@ class _Step:
             label = tenant.names.labels.known[tenant.rules.on_expiry]
             if tenant.name not in joined:
                 joined[tenant.name] = Joined(tenant, expired=True)
-            joined[tenant.name].add(stored, label, entry.due * self.terms.slot)
+            joined[tenant.name].rows.append((stored, label, entry.due * self.terms.slot))
         else:
             tenant.waits.settled([entry.at])
             self.partition.pending -= 1
@@ -540,14 +470,14 @@ class _Step:
         """In an order of its own, so that the bytes do not depend on the order in which the work was done."""
         self._record_configurations()
         writes = Writes()
-        writes.add_entries(sorted(self.changed.items(), key=itemgetter(0)))
+        writes.add_entries(self.changed)
         for slot in sorted(self.slabs):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):
             writes.add(SetSlab(slot, self.sequence, b"".join(sorted(keys))))
-        for tenant in sorted(self.touched.values(), key=attrgetter("number")):
-            for write in tenant.fields(self.before.tenants.get(tenant.name)):
-                writes.add(write)
+        touched = sorted(self.touched.values(), key=attrgetter("number"))
+        for write in fields([(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]):
+            writes.add(write)
         writes.add(self.partition.head())
         self.outcome.writes = writes.packed()
 

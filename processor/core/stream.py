@@ -47,24 +47,40 @@ def mean(wealths: Wealths) -> float:
     return total / len(wealths)
 
 
-def grown(wealths: Wealths, stake: float, up: float, down: float) -> Wealths:
-    """Put in a stake and bet: (wealth + stake) · (1 + λ · outcome) for every λ, on both sides.
+def factors(up: float, down: float) -> Wealths:
+    """What a bet multiplies each wealth by: 1 + λ · outcome for every λ, on both sides."""
+    return (
+        1.0 + 0.05 * up,
+        1.0 + 0.1 * up,
+        1.0 + 0.2 * up,
+        1.0 + 0.4 * up,
+        1.0 + 0.7 * up,
+        1.0 + 0.05 * down,
+        1.0 + 0.1 * down,
+        1.0 + 0.2 * down,
+        1.0 + 0.4 * down,
+        1.0 + 0.7 * down,
+    )
+
+
+def grown(wealths: Wealths, stake: float, by: Wealths) -> tuple[Wealths, float]:
+    """Put in a stake and bet: (wealth + stake) · factor. The wealths after it, and their ``mean``.
 
     Written out because it is most of what watching costs.
     """
     a, b, c, d, e, v, w, x, y, z = wealths
-    return (
-        (a + stake) * (1.0 + 0.05 * up),
-        (b + stake) * (1.0 + 0.1 * up),
-        (c + stake) * (1.0 + 0.2 * up),
-        (d + stake) * (1.0 + 0.4 * up),
-        (e + stake) * (1.0 + 0.7 * up),
-        (v + stake) * (1.0 + 0.05 * down),
-        (w + stake) * (1.0 + 0.1 * down),
-        (x + stake) * (1.0 + 0.2 * down),
-        (y + stake) * (1.0 + 0.4 * down),
-        (z + stake) * (1.0 + 0.7 * down),
-    )
+    f0, f1, f2, f3, f4, f5, f6, f7, f8, f9 = by
+    a = (a + stake) * f0
+    b = (b + stake) * f1
+    c = (c + stake) * f2
+    d = (d + stake) * f3
+    e = (e + stake) * f4
+    v = (v + stake) * f5
+    w = (w + stake) * f6
+    x = (x + stake) * f7
+    y = (y + stake) * f8
+    z = (z + stake) * f9
+    return (a, b, c, d, e, v, w, x, y, z), (a + b + c + d + e + v + w + x + y + z) / 10
 
 
 class Stream:
@@ -165,15 +181,15 @@ class Stream:
 
     def _bet(self, x: float) -> None:
         up, down = (x - self._gap) / self._spread, (-x - self._gap) / self._spread
+        by = factors(up, down)
         if self.tolerance_raised is None:
             n = self.seen[0] - self._tolerance_from[0]
-            self.tolerance = grown(self.tolerance, 1.0 / (n * (n + 1)), up, down)
-            self.tolerance_wealth = mean(self.tolerance) + 1.0 / (n + 1)
+            self.tolerance, wealth = grown(self.tolerance, 1.0 / (n * (n + 1)), by)
+            self.tolerance_wealth = wealth + 1.0 / (n + 1)
         if self.drift_raised is None:
-            self.drift = grown(self.drift, 1.0, up, down)
-            self.drift_wealth = mean(self.drift)
+            self.drift, self.drift_wealth = grown(self.drift, 1.0, by)
         else:
-            reversed_bets = grown(self.recovery, 1.0, -up, -down)
+            reversed_bets, _ = grown(self.recovery, 1.0, factors(-up, -down))
             self.recovery = tuple([min(wealth, LARGEST) for wealth in reversed_bets])
         self._guess_onset(up, down)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 
 import msgspec
 
 from .alert_events import AlertEvent, alert_event
 from .alerts import Change, WatchSettings
 from .axes import Axes
-from .codec import decode_counters, encode_counters
-from .counters import WEIGHT_UNIT
+from .codec import decode_counters, encode_counters, encode_many
+from .counters import WEIGHT_UNIT, Counters
+from .decision_writer import DecisionWriter
 from .diagnosis import unlabelled_decisions
 from .entry import Pending
 from .errors import IncompatibleState
@@ -71,6 +71,7 @@ class Tenant:
     observed: bool = False
     """whether the watch has seen anything since this copy was made"""
     _tables: Tables | None = None
+    _writer: tuple[Axes, DecisionWriter] | None = None
     _all_labelled: tuple[str, ...] = ()
     """the labels, once each of them has been decided and got its own label; remembered to save looking"""
 
@@ -93,6 +94,7 @@ class Tenant:
             self.watch.clone() if self.watch else None,
             self.recorded,
             _tables=self._tables,
+            _writer=self._writer,
             _all_labelled=self._all_labelled,
         )
 
@@ -103,6 +105,29 @@ class Tenant:
         if self._tables is None or not self._tables.fit(self.names, axes):
             self._tables = Tables(self.names, axes)
         return self._tables
+
+    @property
+    def kind(self) -> Hashable:
+        """Tenants of the same kind can be worked on together: settings, numbers of names and policies are the same."""
+        return self.learner.kind, self.tables.shape, self.names.policies
+
+    @property
+    def writer(self) -> DecisionWriter:
+        """Writes this tenant's decisions, with the names known now."""
+        axes = self.learner.state.axes
+        if self._writer is None or self._writer[0] is not axes:
+            policy = self.rules.settings.policy
+            writer = DecisionWriter(
+                tenant=self.name,
+                labels=axes.labels,
+                experts=axes.experts,
+                instances=axes.labels if policy.has_instances else (),
+                policy=policy.policy,
+                objective=policy.objective if policy.policy == "gforce" else None,
+                config=self.rules.digest,
+            )
+            self._writer = (axes, writer)
+        return self._writer[1]
 
     @cached_property
     def labels(self) -> frozenset[str]:
@@ -175,16 +200,15 @@ class Tenant:
 
     def fields(self, before: Tenant | None) -> Iterable[Write]:
         """What to write so that the store holds this tenant, given what it holds already."""
+        return fields([(self, before)])
+
+    def _changed_counters(self) -> dict[bytes, Counters]:
+        """Counters to write, by the name of their field: the lifetime's, then those of buckets, in order."""
         state, head = self.learner.state, self.number.to_bytes(2, "big")
-        yield SetField(b"t" + head, self._encode_names())
-        yield SetField(b"c" + head, encode_counters(state.lifetime))
-        if self.watch is not None and self.observed:
-            yield SetField(b"w" + head, msgspec.msgpack.encode([self.rules.watch, self.watch.encode()]))
-        for number in sorted(state.touched & set(state.buckets)):
-            yield SetField(b"b" + head + number.to_bytes(6, "big"), encode_counters(state.buckets[number]))
-        if before is not None:
-            for number in sorted(set(before.learner.state.buckets) - set(state.buckets)):
-                yield DeleteField(b"b" + head + number.to_bytes(6, "big"))
+        changed = {b"c" + head: state.lifetime}
+        for number in sorted(state.touched & state.buckets.keys()):
+            changed[b"b" + head + number.to_bytes(6, "big")] = state.buckets[number]
+        return changed
 
     def _encode_names(self) -> bytes:
         names = self.names
@@ -244,6 +268,23 @@ class Tenant:
         return self.names.labels[digit - 1] if digit else None
 
 
+def fields(tenants: Sequence[tuple[Tenant, Tenant | None]]) -> Iterator[Write]:
+    """What to write so that the store holds these tenants, given what it holds already of each."""
+    changed = [tenant._changed_counters() for tenant, _ in tenants]
+    encoded = iter(encode_many([counters for mine in changed for counters in mine.values()]))
+    for (tenant, before), mine in zip(tenants, changed, strict=True):
+        head = tenant.number.to_bytes(2, "big")
+        yield SetField(b"t" + head, tenant._encode_names())
+        lifetime, *buckets = [SetField(name, next(encoded)) for name in mine]
+        yield lifetime
+        if tenant.watch is not None and tenant.observed:
+            yield SetField(b"w" + head, msgspec.msgpack.encode([tenant.rules.watch, tenant.watch.encode()]))
+        yield from buckets
+        if before is not None:
+            for number in sorted(before.learner.state.buckets.keys() - tenant.learner.state.buckets.keys()):
+                yield DeleteField(b"b" + head + number.to_bytes(6, "big"))
+
+
 def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:
     groups, experts, met, policies = map(Met, stored)
     return Names(groups, experts, met.and_(*labels), policies)
@@ -267,9 +308,3 @@ def _stored_watch(rules: TenantRules, stored: bytes | None) -> Watch | None:
 
 def _axes(axes: Axes) -> tuple[tuple[str, ...], ...]:
     return (axes.groups, axes.labels, axes.experts, axes.policies)
-
-
-def content_hash(group: str, predictions: Mapping[str, str], context: bytes) -> int:
-    """32 bits of what a request says, independent of the order of its experts."""
-    canonical = msgspec.msgpack.encode([group, sorted(predictions.items()), context])
-    return int.from_bytes(blake2b(canonical, digest_size=4).digest(), "big")

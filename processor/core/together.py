@@ -6,17 +6,18 @@ What is decided does not depend on who is decided with: every operation here is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .advice import Advice
+from .axes import Axes
 from .counters import ABSENT, Counters
-from .draws import draws
-from .exact import Ints, Parts
-from .policies import rule_of
+from .draws import digests, uniforms
+from .exact import Ints
+from .policies import rules_of
 from .rule import Decided
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class Cases:
 
     learner: Learner
     ids: Sequence[str]
-    groups: Sequence[str]
-    predictions: Sequence[Mapping[str, str]]
+    advice: Sequence[Advice]
     at: Sequence[int]
     """times, in the unit of the learner's bucket"""
     drawn: Mapping[str, Drawn] | None = None
@@ -42,7 +42,7 @@ class Cases:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What was decided, one entry per case, as indices into the axes of the learner's state."""
+    """What was decided, one entry per case, as indices into the axes of its learner's state."""
 
     group: Ints
     predictions: Ints
@@ -53,12 +53,26 @@ class Verdicts:
     def in_force(self) -> Decided:
         return self.by_policy[IN_FORCE]
 
+    def part(self, which: slice) -> Verdicts:
+        return Verdicts(
+            self.group[which],
+            self.predictions[which],
+            {
+                name: Decided(made.label[which], made.instance[which], made.expert[which], made.probabilities[which])
+                for name, made in self.by_policy.items()
+            },
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Joined labels of one learner, as indices into the axes of its state; see ``Counters.add_labels``."""
+    """Joined labels of learners that are alike, as indices into the axes of their states.
 
-    learner: Learner
+    See ``Counters.add_labels``.
+    """
+
+    row: Ints
+    """which of the learners each label is for"""
     at: Ints
     group: Ints
     label: Ints
@@ -67,97 +81,101 @@ class Labels:
     weight: Ints | None = None
 
 
+def kind_of(learner: Learner) -> Hashable:
+    """Learners of the same kind can share arrays: same settings, same labels, as many groups, experts, policies."""
+    axes = learner.state.axes
+    return learner.kind, axes.labels, len(axes.groups), len(axes.experts), len(axes.policies)
+
+
 def decide_together(cases: Sequence[Cases]) -> list[Verdicts]:
     """Decide the cases of many learners, each by its rule of this moment, and count the decisions."""
-    verdicts: list[Verdicts | None] = [None] * len(cases)
-    for alike in _by_kind([one.learner for one in cases]):
-        mine = [cases[i] for i in alike]
-        for i, verdict in zip(alike, _decide_alike(mine), strict=True):
-            verdicts[i] = verdict
-    return [verdict for verdict in verdicts if verdict is not None]
+    kinds: dict[Hashable, list[int]] = {}
+    for i, one in enumerate(cases):
+        kinds.setdefault(kind_of(one.learner), []).append(i)
+    found: dict[int, Verdicts] = {}
+    for alike in kinds.values():
+        verdicts = decide_alike([cases[i] for i in alike])
+        for i, part in zip(alike, slices([len(cases[i].ids) for i in alike]), strict=True):
+            found[i] = verdicts.part(part)
+    return [found[i] for i in range(len(cases))]
 
 
-def learn_together(labels: Sequence[Labels]) -> None:
-    """Join the labels of many learners; the order does not matter."""
-    for alike in _by_kind([one.learner for one in labels]):
-        mine = [labels[i] for i in alike]
-        rows, places = _rows(mine, [one.at for one in mine])
-        delta = _zeros_like(mine[0].learner.state.lifetime, len(places))
-        weights = [one.weight for one in mine if one.weight is not None]
-        delta.add_labels(
-            rows,
-            np.concatenate([one.group for one in mine]),
-            np.concatenate([one.label for one in mine]),
-            np.concatenate([one.predictions for one in mine]),
-            np.concatenate([one.decided for one in mine]),
-            np.concatenate(weights) if weights else None,
-        )
-        _add(mine, places, delta)
-
-
-def _by_kind(learners: Sequence[Learner]) -> list[list[int]]:
-    """Indices of learners that can share arrays: same settings, same labels, as many groups, experts, policies."""
-    kinds: dict[tuple[object, ...], list[int]] = {}
-    for i, learner in enumerate(learners):
-        axes = learner.state.axes
-        shape = (len(axes.groups), len(axes.experts), len(axes.policies))
-        kinds.setdefault((learner.kind, axes.labels, shape), []).append(i)
-    return list(kinds.values())
-
-
-def _decide_alike(cases: Sequence[Cases]) -> list[Verdicts]:
+def decide_alike(cases: Sequence[Cases]) -> Verdicts:
+    """Decide the cases of learners of one kind, one after the other, and count the decisions."""
     first = cases[0].learner
     settings, labels = first.settings, first.state.axes.labels
-    learner = np.repeat(np.arange(len(cases)), [len(one.ids) for one in cases])
+    learners = [one.learner for one in cases]
+    row = np.repeat(np.arange(len(cases)), [len(one.ids) for one in cases])
     group, predictions = _indices(cases)
-    uniforms = np.concatenate([draws(one.learner.seed, one.ids) for one in cases])
-    counters = Counters.stack([one.learner.state.window(settings.window) for one in cases])
+    draws = uniforms([digests(one.learner.seed, one.ids) for one in cases])
+    counters = Counters.stack([learner.state.window(settings.window) for learner in learners])
     explore = None
     if settings.feedback == "positive-only":
         assert settings.positive is not None
         assert settings.explore is not None
         explore = (labels.index(settings.positive), settings.explore)
-    decided = {}
-    for name, policy in first.policies.items():
-        rule = rule_of(policy, counters, labels, settings.prior)
-        decided[name] = rule.decide(learner, group, predictions, uniforms, len(labels), explore)
-    verdicts = _split(cases, group, predictions, decided)
-    for one, verdict in zip(cases, verdicts, strict=True):
+    rules = rules_of(first.policies, counters, labels, settings.prior)
+    decided = {
+        name: rule.decide(row, group, predictions, draws, len(labels), explore, published=name == IN_FORCE)
+        for name, rule in rules.items()
+    }
+    verdicts = Verdicts(group, predictions, decided)
+    for one, part in zip(cases, slices([len(one.ids) for one in cases]), strict=True):
         if one.drawn is not None:
-            _follow(one, verdict)
-    _count(cases, group, np.concatenate([verdict.in_force.label for verdict in verdicts]))
+            _follow(one, verdicts.part(part))
+    at = np.array([time for one in cases for time in one.at], dtype=np.int64)
+    _add(learners, row, at, lambda delta, rows: delta.add_decisions(rows, group, verdicts.in_force.label))
     return verdicts
+
+
+def learn_alike(learners: Sequence[Learner], labels: Labels) -> None:
+    """Join the labels of learners of one kind; the order does not matter."""
+    _add(
+        learners,
+        labels.row,
+        labels.at,
+        lambda delta, rows: delta.add_labels(
+            rows, labels.group, labels.label, labels.predictions, labels.decided, labels.weight
+        ),
+    )
+
+
+def slices(lengths: Sequence[int]) -> list[slice]:
+    """
+    >>> slices([2, 1])
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    found, start = [], 0
+    for length in lengths:
+        found.append(slice(start, start + length))
+        start += length
+    return found
 
 
 def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
-    group: list[int] = []
-    said: list[int] = []
+    """Groups [n] and predictions [n, f]. Each piece of advice is looked at once for all learners of the same names."""
+    tables: dict[Axes, dict[Advice, int]] = {}
+    table: list[list[int]] = []
+    numbers: list[int] = []
     for one in cases:
         axes = one.learner.state.axes
-        of_group, of_label, experts = axes.group_index, axes.label_index, axes.experts
-        group += [of_group[name] for name in one.groups]
-        everybody = itemgetter(*experts) if len(experts) > 1 else lambda advice, e=experts[0]: (advice[e],)
-        for advice in one.predictions:
-            if len(advice) == len(experts):
-                said += [of_label[label] for label in everybody(advice)]
-            else:
-                said += [of_label[advice[e]] if e in advice else ABSENT for e in experts]
-    return np.array(group, dtype=np.int64), np.array(said, dtype=np.int64).reshape(len(group), -1)
+        known = tables.setdefault(axes, {})
+        for advice in one.advice:
+            number = known.get(advice)
+            if number is None:
+                number = known[advice] = len(table)
+                table.append(_indexed(axes, advice))
+            numbers.append(number)
+    found = np.array(table, dtype=np.int64)[numbers]
+    return found[:, 0], found[:, 1:]
 
 
-def _split(cases: Sequence[Cases], group: Ints, predictions: Ints, decided: Mapping[str, Decided]) -> list[Verdicts]:
-    if len(cases) == 1:
-        return [Verdicts(group, predictions, decided)]
-    verdicts, start = [], 0
-    for one in cases:
-        part = slice(start, start + len(one.ids))
-        mine = {
-            name: Decided(made.label[part], made.instance[part], made.expert[part], made.probabilities[part])
-            for name, made in decided.items()
-        }
-        verdicts.append(Verdicts(group[part], predictions[part], mine))
-        start = part.stop
-    return verdicts
+def _indexed(axes: Axes, advice: Advice) -> list[int]:
+    of_label, said = axes.label_index, advice.predictions
+    return [
+        axes.group_index[advice.group],
+        *[of_label[said[expert]] if expert in said else ABSENT for expert in axes.experts],
+    ]
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:
@@ -175,33 +193,13 @@ def _follow(cases: Cases, verdict: Verdicts) -> None:
             other.label[i] = made.label[i]
 
 
-def _count(cases: Sequence[Cases], group: Ints, label: Ints) -> None:
-    rows, places = _rows(cases, [np.asarray(one.at, dtype=np.int64) for one in cases])
-    delta = _zeros_like(cases[0].learner.state.lifetime, len(places))
-    delta.add_decisions(rows, group, label)
-    _add(cases, places, delta)
-
-
-def _rows(parts: Sequence[Cases] | Sequence[Labels], at: Sequence[Ints]) -> tuple[Ints, list[tuple[int, int]]]:
-    """A row for each learner and time bucket: the row of every entry, and (learner, bucket) of every row."""
-    bucket = parts[0].learner.state.bucket
-    numbers = np.concatenate(at) // bucket
+def _add(learners: Sequence[Learner], row: Ints, at: Ints, count: Callable[[Counters, Ints], None]) -> None:
+    """Count into one row for each learner and time bucket, and add these to the learners' states."""
+    numbers = at // learners[0].state.bucket
     lowest = int(numbers.min())
     width = int(numbers.max()) - lowest + 1
-    learner = np.repeat(np.arange(len(parts)), [len(one) for one in at])
-    keys, rows = np.unique(learner * width + (numbers - lowest), return_inverse=True)
-    return rows.ravel(), [(int(key // width), int(key % width) + lowest) for key in keys]
-
-
-def _add(parts: Sequence[Cases] | Sequence[Labels], places: Sequence[tuple[int, int]], delta: Counters) -> None:
-    for row, (index, number) in enumerate(places):
-        parts[index].learner.state.add(number, delta.row(row))
-
-
-def _zeros_like(counters: Counters, batch: int) -> Counters:
-    return Counters.of(
-        [np.zeros((batch, *array.shape[1:]), dtype=np.int64) for array in counters.arrays()], counters.unit
-    )
-
-
-__all__ = ["IN_FORCE", "Cases", "Labels", "Parts", "Verdicts", "decide_together", "learn_together"]
+    places, rows = np.unique(row * width + (numbers - lowest), return_inverse=True)
+    delta = learners[0].state.lifetime.zeros_like(len(places))
+    count(delta, rows.ravel())
+    for place, counts in zip(places.tolist(), delta.flat, strict=True):
+        learners[place // width].state.add(place % width + lowest, counts)

@@ -15,7 +15,7 @@ arguments, numbers big-endian:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 ID_BYTES = 16
@@ -86,12 +86,13 @@ class Writes:
             case DropSlab(slot):
                 self._parts += (b"d", struct.pack(">I", slot))
 
-    def add_entries(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Many at once: set, or delete where there is no value."""
-        size = struct.Struct(">H").pack
-        self._parts += [
-            b"e" + key if value is None else b"E" + key + size(len(value)) + value for key, value in entries
-        ]
+    def add_entries(self, entries: Mapping[bytes, bytes | None]) -> None:
+        """Many at once, in the order of their ids: set, or delete where there is no value."""
+        sizes = {len(value): struct.pack(">H", len(value)) for value in entries.values() if value is not None}
+        parts = self._parts
+        for key in sorted(entries):
+            value = entries[key]
+            parts += (b"e", key) if value is None else (b"E", key, sizes[len(value)], value)
 
     def packed(self) -> bytes:
         return b"".join(self._parts)

@@ -21,7 +21,6 @@ from processor.core.events import (
     Limits,
     Reason,
     Rejected,
-    RequestEvent,
     canonical_label,
     decode_decision,
     decode_feedback,
@@ -30,7 +29,7 @@ from processor.core.events import (
     is_garbage,
     key_of,
 )
-from tests.fuzz_decoder import DECODERS, damaged, try_one
+from tests.fuzz_decoder import DECODERS, content, damaged, try_one
 
 from .bad_events import BAD_EVENTS, FEEDBACK, REQUEST, VALID, Bad, with_field
 
@@ -121,7 +120,8 @@ def test_feedback_labels_are_canonical(label: object, inside: str) -> None:
 
 def test_the_last_of_a_repeated_key_counts() -> None:
     value = b'{"tenant":"x","decision_id":"1","group":"A","predictions":{"m":1,"m":2},"tenant":"bank"}'
-    assert decode_request(value, LIMITS) == RequestEvent("bank", "1", "A", {"m": "2"})
+    event = decode_request(value, LIMITS)
+    assert (event.tenant, event.decision_id, event.group, event.predictions) == ("bank", "1", "A", {"m": "2"})
 
 
 def test_names_as_long_as_their_limits_are_accepted() -> None:
@@ -244,8 +244,8 @@ def test_a_request_comes_back_as_it_went(event: dict[str, Any]) -> None:
     read = decode_request(json.dumps(event).encode(), LIMITS)
     assert read.group == canonical_label(event["group"])
     assert read.predictions == {expert: canonical_label(said) for expert, said in event["predictions"].items()}
-    again = decode_request(msgspec.json.encode(read), LIMITS)
-    assert msgspec.json.encode(again) == msgspec.json.encode(read)
+    again = decode_request(msgspec.json.encode(content(read)), LIMITS)
+    assert content(again) == content(read)
 
 
 CONTEXTS = [
@@ -302,7 +302,8 @@ def test_old_events_still_parse(path: Path) -> None:
 def test_old_events_still_mean_the_same() -> None:
     folder = Path(__file__).parent / "events_v1"
     typed = decode_request((folder / "request_typed_labels.json").read_bytes(), LIMITS)
-    assert typed == RequestEvent("bank", "loan-3", "1", {"model": "true", "rule": "0"})
+    assert (typed.tenant, typed.decision_id) == ("bank", "loan-3")
+    assert (typed.group, typed.predictions) == ("1", {"model": "true", "rule": "0"})
     assert decode_feedback((folder / "feedback_boolean.json").read_bytes(), LIMITS) == FeedbackEvent(
         "bank", "loan-3", "false"
     )

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
-from processor.core.decision_writer import DecisionWriter
+from processor.core.advice import Advice
+from processor.core.decision_writer import DecisionWriter, chances_of
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, RequestEvent, encode_decision
 from processor.core.exact import ONE
@@ -124,8 +125,7 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
             Cases(
                 learner,
                 [r.decision_id for r in mine],
-                [r.group for r in mine],
-                [r.predictions for r in mine],
+                [Advice.of(r.group, r.predictions) for r in mine],
                 [40 + i for i in range(len(mine))],
             )
             for learner, mine in zip(crowd, asked, strict=True)
@@ -160,7 +160,9 @@ def test_decisions_written_together_are_those_written_one_by_one(
 ) -> None:
     count = data.draw(st.integers(1, 4))
     contexts = st.sampled_from([UNSET, Raw(b'{"a": [1, 2.50]}'), Raw(b"null")])
-    events = [RequestEvent("?", data.draw(NAMES), data.draw(NAMES), {}, data.draw(contexts)) for _ in range(count)]
+    events = [
+        RequestEvent("?", data.draw(NAMES), Advice.of(data.draw(NAMES), {}), data.draw(contexts)) for _ in range(count)
+    ]
     label = [data.draw(st.integers(0, len(labels) - 1)) for _ in events]
     expert = [data.draw(st.integers(-1, len(experts) - 1)) for _ in events]
     instance = [data.draw(st.integers(-1, len(labels) - 1)) for _ in events]
@@ -173,7 +175,6 @@ def test_decisions_written_together_are_those_written_one_by_one(
         policy="gforce",
         objective=objective,
         config="c0ffee",
-        batch=7,
     )
     plain = [
         encode_decision(
@@ -195,4 +196,5 @@ def test_decisions_written_together_are_those_written_one_by_one(
         )
         for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
     ]
-    assert writer.write(events, label, expert, instance, parts) == plain
+    chances = chances_of(np.array(parts, dtype=np.uint64))
+    assert writer.write(events, label, expert, instance, chances, batch=7) == plain

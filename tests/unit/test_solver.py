@@ -107,8 +107,7 @@ def test_the_edges_are_met_alone_too() -> None:
 
 
 def only(counters: Counters, b: int) -> Counters:
-    decisions, seen, labels, trials, losses, outcomes = (array[b : b + 1] for array in counters.arrays())
-    return Counters(decisions, seen, labels, trials, losses, outcomes, counters.unit)
+    return counters.row(b)
 
 
 @given(seed=seeds, experts=st.integers(3, 6))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from processor.core import watch as module
 from processor.core.errors import IncompatibleState, InvalidSettings
-from processor.core.stream import RATES, START, Stream, grown
+from processor.core.stream import RATES, START, Stream, factors, grown, mean
 from processor.core.watch import Alert, Change, Watch, WatchSettings
 
 Label = tuple[int, int, bool, int]
@@ -55,7 +55,9 @@ def test_every_rate_is_bet_on_both_sides() -> None:
     start = tuple(float(i) for i in range(len(START)))
     expected = [(w + 0.5) * (1.0 + rate * 0.3) for w, rate in zip(start[:5], RATES, strict=True)]
     expected += [(w + 0.5) * (1.0 + rate * -0.4) for w, rate in zip(start[5:], RATES, strict=True)]
-    assert list(grown(start, 0.5, 0.3, -0.4)) == expected
+    after, average = grown(start, 0.5, factors(0.3, -0.4))
+    assert list(after) == expected
+    assert average == mean(after)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80))

@@ -1,0 +1,148 @@
+"""Requests become decisions: for many tenants at once, as columns.
+
+The plain version, one request at a time, is ``Learner.decide``, ``entry.Pending`` and ``encode_decision``; the bytes
+are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .batch import Raw
+from .decision_writer import chances_of
+from .entry import LAST_SECOND
+from .events import RequestEvent
+from .exact import Ints
+from .learner import Drawn
+from .pending_rows import PendingRows, encode_pending
+from .tenant import Tenant
+from .together import Cases, Verdicts, decide_alike, slices
+
+Asking = tuple[Raw, RequestEvent, bytes]
+"""A request with the id of its entry."""
+
+
+@dataclass(slots=True)
+class Docket:
+    """Requests of one tenant that are to be decided together."""
+
+    tenant: Tenant
+    drawn: Mapping[str, Drawn] | None = None
+    """what was drawn by id, where a record is followed instead of the seed"""
+    cases: list[Asking] = field(default_factory=list)
+    content: list[int] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    """times of the requests, in milliseconds"""
+    met: set[tuple[str, ...]] = field(default_factory=set)
+    """groups with the experts asked: who was accepted once needs no second look"""
+
+
+@dataclass(slots=True)
+class Decided:
+    """What became of a docket; every list has one element for each of its cases."""
+
+    docket: Docket
+    entries: list[bytes]
+    values: list[bytes]
+    """the decisions as published"""
+    slots: list[int]
+    """when to look at the entry again"""
+    at: list[int]
+    """times of the requests, in seconds"""
+
+
+def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iterator[Decided]:
+    """Decide by the rules of this moment, and count the decisions."""
+    kinds: dict[Hashable, list[Docket]] = {}
+    for docket in dockets:
+        tenant = docket.tenant
+        tenant.learner.make_room(
+            {group for group, *_ in docket.met}, {expert for _, *experts in docket.met for expert in experts}
+        )
+        tenant.meet_policies()
+        kinds.setdefault(tenant.kind, []).append(docket)
+    for alike in kinds.values():
+        yield from _decide_alike(alike, clock, slot, batch)
+
+
+def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iterator[Decided]:
+    verdicts = decide_alike(
+        [
+            Cases(
+                docket.tenant.learner,
+                [event.decision_id for _, event, _ in docket.cases],
+                [event.advice for _, event, _ in docket.cases],
+                docket.at,
+                docket.drawn,
+            )
+            for docket in dockets
+        ]
+    )
+    sizes = [len(docket.cases) for docket in dockets]
+    row = np.repeat(np.arange(len(dockets)), sizes)
+    at = np.array([time for docket in dockets for time in docket.at], dtype=np.int64)
+    # A decision waits from its own time on, should the clock (that of the slower input) be behind it.
+    start = np.maximum(at, clock)
+    due = (start + np.array([docket.tenant.rules.expiry for docket in dockets])[row]) // slot
+    remove = (start + np.array([docket.tenant.rules.horizon for docket in dockets])[row]) // slot
+    seconds = np.clip(at // 1_000, 0, LAST_SECOND)
+    entries = _entries(dockets, verdicts, row, seconds, due, remove)
+    values = _values(dockets, verdicts, batch)
+    slots, times = np.minimum(due, remove).tolist(), seconds.tolist()
+    for docket, part in zip(dockets, slices(sizes), strict=True):
+        yield Decided(docket, entries[part], values[part], slots[part], times[part])
+
+
+def _entries(
+    dockets: Sequence[Docket], verdicts: Verdicts, row: Ints, seconds: Ints, due: Ints, remove: Ints
+) -> list[bytes]:
+    first = dockets[0].tenant
+    tables = [docket.tenant.tables for docket in dockets]
+    label_number = np.stack([table.label_number for table in tables])
+    expert_index = np.stack([table.expert_index for table in tables])
+    group_number = np.stack([table.group_number for table in tables])
+    said = np.take_along_axis(verdicts.predictions, expert_index[row], axis=1)
+    made = np.zeros((len(row), len(first.names.policies)), dtype=np.int64)
+    for number, policy in enumerate(first.names.policies):
+        if policy in verdicts.by_policy:
+            made[:, number] = label_number[row, verdicts.by_policy[policy].label]
+    return encode_pending(
+        PendingRows(
+            tenant=np.array([docket.tenant.number for docket in dockets])[row],
+            content=np.array([content for docket in dockets for content in docket.content]),
+            at=seconds,
+            due=due,
+            remove=remove,
+            propensity=_propensity(first, verdicts),
+            group=group_number[row, verdicts.group],
+            decided=made,
+            predictions=label_number[row[:, None], said],
+        ),
+        kinds=len(first.names.labels),
+    )
+
+
+def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
+    """How likely a positive decision was, less one part; None where labels come for every decision."""
+    settings = tenant.rules.settings
+    if settings.feedback == "all":
+        return None
+    assert settings.positive is not None
+    parts = verdicts.in_force.probabilities[:, tenant.learner.state.axes.label(settings.positive)]
+    propensity: Ints = np.maximum(parts, 1).astype(np.int64) - 1
+    return propensity
+
+
+def _values(dockets: Sequence[Docket], verdicts: Verdicts, batch: int) -> list[bytes]:
+    """The decisions as published, in the order of the cases."""
+    decided = verdicts.in_force
+    label, expert, instance = decided.label.tolist(), decided.expert.tolist(), decided.instance.tolist()
+    chances = chances_of(decided.probabilities)
+    found: list[bytes] = []
+    for docket, part in zip(dockets, slices([len(docket.cases) for docket in dockets]), strict=True):
+        events = [event for _, event, _ in docket.cases]
+        found += docket.tenant.writer.write(events, label[part], expert[part], instance[part], chances[part], batch)
+    return found
