@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -31,5 +32,12 @@ class Advice(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 def content_hash(group: str, predictions: Mapping[str, str], context: bytes) -> int:
     """32 bits of what a request says, independent of the order of its experts."""
-    canonical = msgspec.msgpack.encode([group, sorted(predictions.items()), context])
+    said = [(expert, predictions[expert]) for expert in _sorted(tuple(predictions))]
+    canonical = msgspec.msgpack.encode([group, said, context])
     return int.from_bytes(blake2b(canonical, digest_size=4).digest(), "big")
+
+
+@lru_cache(maxsize=256)
+def _sorted(experts: tuple[str, ...]) -> list[str]:
+    """The same experts are asked again and again."""
+    return sorted(experts)

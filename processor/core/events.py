@@ -200,7 +200,9 @@ def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
     predictions = wire.predictions
     if not predictions:
         raise Rejected(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
-    said = {expert: canonical_label(label) for expert, label in predictions.items()}
+    said = {
+        expert: label if label.__class__ is str else canonical_label(label) for expert, label in predictions.items()
+    }
     return RequestEvent(wire.tenant, wire.decision_id, Advice.of(canonical_label(wire.group), said), wire.context)
 
 

@@ -23,7 +23,7 @@ from .identity import Identity
 from .joining import Joined, join
 from .learner import Drawn
 from .partition import Partition
-from .tenant import Tenant, TenantRules, fields
+from .tenant import Tenant, TenantRules, write_tenants
 from .writes import DropSlab, SetSlab, Writes
 
 __all__ = [
@@ -476,8 +476,7 @@ class _Step:
         for slot, keys in sorted(self.waiting_in.items()):
             writes.add(SetSlab(slot, self.sequence, b"".join(sorted(keys))))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
-        for write in fields([(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]):
-            writes.add(write)
+        write_tenants(writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched])
         writes.add(self.partition.head())
         self.outcome.writes = writes.packed()
 

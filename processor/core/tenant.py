@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from .state import State
 from .together import IN_FORCE
 from .waits import Waits
 from .watch import Watch
-from .writes import DeleteField, SetField, Write
+from .writes import SetField, Writes, unpack
 
 BINARY_FORM = 2
 
@@ -192,15 +192,13 @@ class Tenant:
     def under(self, rules: TenantRules) -> Tenant:
         """The same tenant under other rules: what a process with another configuration makes of what is stored."""
         self.observed = True
-        fields = {write.name: write.value for write in self.fields(None) if isinstance(write, SetField)}
+        writes = Writes()
+        write_tenants(writes, [(self, None)])
+        fields = {write.name: write.value for write in unpack(writes.packed()) if isinstance(write, SetField)}
         head = b"b" + self.number.to_bytes(2, "big")
         for number, counters in self.learner.state.buckets.items():
             fields[head + number.to_bytes(6, "big")] = encode_counters(counters)
         return Tenant.from_fields(self.number, fields, lambda _: rules)
-
-    def fields(self, before: Tenant | None) -> Iterable[Write]:
-        """What to write so that the store holds this tenant, given what it holds already."""
-        return fields([(self, before)])
 
     def _changed_counters(self) -> dict[bytes, Counters]:
         """Counters to write, by the name of their field: the lifetime's, then those of buckets, in order."""
@@ -268,21 +266,21 @@ class Tenant:
         return self.names.labels[digit - 1] if digit else None
 
 
-def fields(tenants: Sequence[tuple[Tenant, Tenant | None]]) -> Iterator[Write]:
+def write_tenants(writes: Writes, tenants: Sequence[tuple[Tenant, Tenant | None]]) -> None:
     """What to write so that the store holds these tenants, given what it holds already of each."""
     changed = [tenant._changed_counters() for tenant, _ in tenants]
     encoded = iter(encode_many([counters for mine in changed for counters in mine.values()]))
-    for (tenant, before), mine in zip(tenants, changed, strict=True):
+    for (tenant, before), (lifetime, *buckets) in zip(tenants, changed, strict=True):
         head = tenant.number.to_bytes(2, "big")
-        yield SetField(b"t" + head, tenant._encode_names())
-        lifetime, *buckets = [SetField(name, next(encoded)) for name in mine]
-        yield lifetime
+        writes.set_field(b"t" + head, tenant._encode_names())
+        writes.set_field(lifetime, next(encoded))
         if tenant.watch is not None and tenant.observed:
-            yield SetField(b"w" + head, msgspec.msgpack.encode([tenant.rules.watch, tenant.watch.encode()]))
-        yield from buckets
+            writes.set_field(b"w" + head, msgspec.msgpack.encode([tenant.rules.watch, tenant.watch.encode()]))
+        for bucket in buckets:
+            writes.set_field(bucket, next(encoded))
         if before is not None:
             for number in sorted(before.learner.state.buckets.keys() - tenant.learner.state.buckets.keys()):
-                yield DeleteField(b"b" + head + number.to_bytes(6, "big"))
+                writes.delete_field(b"b" + head + number.to_bytes(6, "big"))
 
 
 def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:

@@ -78,13 +78,19 @@ class Writes:
             case DeleteEntry(id):
                 self._parts += (b"e", id)
             case SetField(name, value):
-                self._parts += (b"S", struct.pack(">H", len(name)), name, struct.pack(">I", len(value)), value)
+                self.set_field(name, value)
             case DeleteField(name):
-                self._parts += (b"s", struct.pack(">H", len(name)), name)
+                self.delete_field(name)
             case SetSlab(slot, sequence, ids):
                 self._parts += (b"D", struct.pack(">IQI", slot, sequence, len(ids)), ids)
             case DropSlab(slot):
                 self._parts += (b"d", struct.pack(">I", slot))
+
+    def set_field(self, name: bytes, value: bytes) -> None:
+        self._parts += (b"S", len(name).to_bytes(2, "big"), name, len(value).to_bytes(4, "big"), value)
+
+    def delete_field(self, name: bytes) -> None:
+        self._parts += (b"s", len(name).to_bytes(2, "big"), name)
 
     def add_entries(self, entries: Mapping[bytes, bytes | None]) -> None:
         """Many at once, in the order of their ids: set, or delete where there is no value."""
