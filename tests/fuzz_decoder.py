@@ -83,7 +83,7 @@ def refusal(value: bytes | None, limits: Limits, kind: str) -> tuple[str, str] |
 def content(event: msgspec.Struct) -> dict[str, object]:
     """All but the context, which comes back as it was written and not as it was read."""
     if isinstance(event, RequestEvent):
-        said = {"group": event.group, "predictions": event.predictions, "content": event.advice.content}
+        said = {"group": event.group, "predictions": event.predictions, "content": event.advice.said}
         return {"tenant": event.tenant, "decision_id": event.decision_id, **said}
     return msgspec.structs.asdict(event)
 

@@ -21,20 +21,23 @@ class Advice(msgspec.Struct, frozen=True, eq=False, gc=False):
     """group and experts"""
     labels: frozenset[str]
     """all that were predicted"""
-    content: int
-    """``content_hash`` where there is no context"""
+    said: bytes
+    """all of it, in one spelling: independent of the order of the experts"""
 
     @classmethod
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
-        content = content_hash(group, predictions, b"")
-        return cls(group, predictions, (group, *predictions), frozenset(predictions.values()), content)
+        sorted_said = [(expert, predictions[expert]) for expert in _sorted(tuple(predictions))]
+        said = _ARRAY_OF_THREE + _encode(group) + _encode(sorted_said)
+        return cls(group, predictions, (group, *predictions), frozenset(predictions.values()), said)
+
+    def content(self, context: bytes) -> int:
+        """32 bits of what a request says: tells a repetition from another request under the same id."""
+        return int.from_bytes(blake2b(self.said + _encode(context), digest_size=4).digest(), "big")
 
 
-def content_hash(group: str, predictions: Mapping[str, str], context: bytes) -> int:
-    """32 bits of what a request says, independent of the order of its experts."""
-    said = [(expert, predictions[expert]) for expert in _sorted(tuple(predictions))]
-    canonical = msgspec.msgpack.encode([group, said, context])
-    return int.from_bytes(blake2b(canonical, digest_size=4).digest(), "big")
+_encode = msgspec.msgpack.encode
+_ARRAY_OF_THREE = b"\x93"
+"""What is hashed is the MessagePack of [group, [[expert, label], …], context]."""
 
 
 @lru_cache(maxsize=256)

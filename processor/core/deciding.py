@@ -36,6 +36,8 @@ class Docket:
     content: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
     """times of the requests, in milliseconds"""
+    parked: dict[bytes, bytes] = field(default_factory=dict)
+    """labels that came before their request, as stored, by the id of the entry"""
     met: set[tuple[str, ...]] = field(default_factory=set)
     """groups with the experts asked: who was accepted once needs no second look"""
 

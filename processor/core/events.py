@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from .advice import Advice, content_hash
+from .advice import Advice
 from .errors import GForceError
 
 Label = str | int | bool
@@ -135,10 +135,8 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def content(self) -> int:
-        """Tells a repetition from another request under the same id."""
-        if self.context is UNSET:
-            return self.advice.content
-        return content_hash(self.group, self.predictions, bytes(self.context))
+        """See ``Advice.content``."""
+        return self.advice.content(b"" if self.context is UNSET else bytes(self.context))
 
 
 class FeedbackEvent(msgspec.Struct, frozen=True, gc=False):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from types import MappingProxyType
-
-from msgspec import UNSET
 
 from .alert_events import AlertEvent
 from .alerts import Change
@@ -240,7 +238,7 @@ class _Step:
 
     def _decide_requests(self, early: Early) -> None:
         """Round by round: a young tenant's rule is solved anew for every few of its requests."""
-        made: list[tuple[int, Made]] = []
+        made: dict[int, Made] = {}
         left = self._by_tenant()
         while left:
             chunks = []
@@ -254,7 +252,7 @@ class _Step:
                 for tenant, chunk in chunks
                 if len(chunk) < len(left[tenant.name])
             }
-        self.outcome.decisions.extend(decision for _, decision in sorted(made, key=itemgetter(0)))
+        self.outcome.decisions.extend([made[offset] for offset in sorted(made)])
 
     def _by_tenant(self) -> dict[str, list[Asking]]:
         by_tenant: dict[str, list[Asking]] = {}
@@ -266,16 +264,14 @@ class _Step:
         return by_tenant
 
     def _decide_chunks(
-        self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: list[tuple[int, Made]]
+        self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: dict[int, Made]
     ) -> None:
         dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
         joined: dict[str, Joined] = {}
         for decided in decide(dockets, self.clock, self.terms.slot, self.sequence):
             name, cases = decided.docket.tenant.name, decided.docket.cases
-            made += [
-                (raw.offset, Made(name, value, raw.headers))
-                for (raw, _, _), value in zip(cases, decided.values, strict=True)
-            ]
+            for (raw, _, _), value in zip(cases, decided.values, strict=True):
+                made[raw.offset] = Made(name, value, raw.headers)
             self._remember(decided, early, joined)
         self._learn(joined)
 
@@ -287,7 +283,7 @@ class _Step:
         for asking in chunk:
             raw, event, key = asking
             advice = event.advice
-            content = advice.content if event.context is UNSET else event.content
+            content = event.content
             stored = entries.get(key)
             if stored is not None and stored[0] != PARKED:
                 self._repeated(raw, tenant, content_of(stored) == content)
@@ -297,6 +293,8 @@ class _Step:
                 met.add(advice.met)
                 fresh[key] = content
                 docket.cases.append(asking)
+                if stored is not None:
+                    docket.parked[key] = stored
                 docket.at.append(raw.timestamp if raw.timestamp >= 0 else clock)
         docket.content = list(fresh.values())
         return docket
@@ -331,21 +329,38 @@ class _Step:
         self._count("decisions", tenant, len(cases))
         tenant.waits.asked(decided.at)
         self.partition.pending += len(cases)
-        for (_, _, key), entry, slot in zip(cases, decided.entries, decided.slots, strict=True):
-            parked = self.entries.get(key)
-            self.entries[key] = self.changed[key] = entry
-            if parked is None:
+        keys = [key for _, _, key in cases]
+        self.entries.update(zip(keys, decided.entries, strict=True))
+        self.changed.update(zip(keys, decided.entries, strict=True))
+        parked = decided.docket.parked
+        for key, slot in zip(keys, decided.slots, strict=True):
+            if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
                 self._wait(key, slot)
-            else:  # it already waits in the slot of the parked label, and moves on from there
-                self._take_parked(tenant, key, parked, entry, joined)
-            if key in early:
-                for raw, event in early.pop(key):
-                    stored = self.entries[key]
-                    assert stored is not None
-                    self._label(raw, event, key, stored, joined)
+        if parked or early:
+            self._take_waiting(tenant, keys, parked, early, joined)
 
-    def _take_parked(self, tenant: Tenant, key: bytes, stored: bytes, entry: bytes, joined: dict[str, Joined]) -> None:
-        parked = decode_entry(stored)
+    def _take_waiting(
+        self,
+        tenant: Tenant,
+        keys: Sequence[bytes],
+        parked: Mapping[bytes, bytes],
+        early: Early,
+        joined: dict[str, Joined],
+    ) -> None:
+        """Labels that came before their requests, in the order of these."""
+        for key in keys:
+            if key in parked:
+                self._take_parked(tenant, key, parked[key], joined)
+            for raw, event in early.pop(key, ()):
+                self._label(raw, event, key, self._stored(key), joined)
+
+    def _stored(self, key: bytes) -> bytes:
+        stored = self.entries[key]
+        assert stored is not None
+        return stored
+
+    def _take_parked(self, tenant: Tenant, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
+        parked, entry = decode_entry(stored), self._stored(key)
         assert isinstance(parked, Parked)
         self.partition.parked -= 1
         if self._expected(self._parked_raw(tenant, parked), tenant, entry):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -198,3 +201,11 @@ def test_decisions_written_together_are_those_written_one_by_one(
     ]
     chances = chances_of(np.array(parts, dtype=np.uint64))
     assert writer.write(events, label, expert, instance, chances, batch=7) == plain
+
+
+@given(group=NAMES, said=st.dictionaries(NAMES, NAMES, min_size=1, max_size=5), context=st.binary(max_size=400))
+def test_the_hash_of_a_request_is_that_of_all_it_says(group: str, said: dict[str, str], context: bytes) -> None:
+    plain = msgspec.msgpack.encode([group, sorted(said.items()), context])
+    expected = int.from_bytes(blake2b(plain, digest_size=4).digest(), "big")
+    assert Advice.of(group, said).content(context) == expected
+    assert Advice.of(group, dict(reversed(said.items()))).content(context) == expected
