@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from processor.core.events import Rejected
@@ -30,3 +31,10 @@ def raw_of(source: str, record: Record, codec: Codec | None) -> Raw:
             refused = rejected
     original = None if value is record.value else record.value
     return Raw(source, record.offset, record.timestamp, record.key, value, record.headers, original, refused)
+
+
+def raws_of(source: str, records: Sequence[Record], codec: Codec | None) -> list[Raw]:
+    """``raw_of`` of many."""
+    if codec is None:
+        return [Raw(source, one.offset, one.timestamp, one.key, one.value, one.headers) for one in records]
+    return [raw_of(source, one, codec) for one in records]

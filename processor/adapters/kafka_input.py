@@ -19,6 +19,7 @@ from processor.adapters.log import (
     Listener,
     LogError,
     Membership,
+    Piece,
     Record,
     Retry,
     Stop,
@@ -39,6 +40,7 @@ PASSING = frozenset(
         KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
+NOWHERE, NEVER = At("", -1), 1 << 63
 MOST_REJOINS, REJOIN_WINDOW = 5, 60.0
 # The partition's fetcher has not started yet, or is about to stop.
 NOT_YET = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
@@ -216,7 +218,7 @@ class KafkaInput:
 
     # Reading
 
-    def poll(self, most: int, timeout: float) -> list[Record]:
+    def poll(self, most: int, timeout: float) -> list[Piece]:
         if self._fatal is not None:
             self._rejoin(self._fatal)
         self._raise_noted()
@@ -230,27 +232,52 @@ class KafkaInput:
             raise self._meaning(error_of(problem), "reading") from problem
         if self._protocol == "consumer":
             self._follow_epoch()
-        records = self._taken(messages)
-        if not records:
+        pieces = self._taken(messages)
+        if not pieces:
             self._raise_noted()
-        return records
+        return pieces
 
-    def _taken(self, messages: list[Message]) -> list[Record]:
-        records = []
+    def _taken(self, messages: list[Message]) -> list[Piece]:
+        """Records that are wanted, in runs of one partition, as they come: hardly anything is done for each."""
+        pieces: list[Piece] = []
+        topic: str | None = None
+        partition: int | None = None
+        at, wanted, records = NOWHERE, NEVER, list[Record]()
         for message in messages:
-            error = message.error()
-            if error is not None:
-                self._noted(error, message)
+            if message.error() is not None:
+                self._reached(at, wanted, records)
+                self._noted(message.error(), message)  # type: ignore[arg-type]
+                topic = None
                 continue
-            record = record_of(message)
-            at = (record.topic, record.partition)
-            # A tuple finds a named tuple. Not started: fetched before the pause held. Below: before the seek.
-            wanted = self._next.get(at)  # type: ignore[call-overload]
-            if wanted is not None and record.offset >= wanted:
-                self._next[record.at] = record.offset + 1
-                self._at_end.discard(record.at)
-                records.append(record)
-        return records
+            if message.topic() != topic or message.partition() != partition:
+                self._reached(at, wanted, records)
+                topic, partition = message.topic(), message.partition()
+                # Not started: fetched before the pause held.
+                at = At(topic or "", partition or 0)
+                wanted, records = self._next.get(at, NEVER), []
+                pieces.append(Piece(at, records))
+            offset: int = message.offset()  # type: ignore[assignment]
+            if offset >= wanted:  # below: fetched before the seek
+                wanted = offset + 1
+                headers = message.headers()
+                records.append(
+                    Record(
+                        at.topic,
+                        at.partition,
+                        offset,
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                        tuple(headers) if headers else (),  # type: ignore[arg-type]  # bytes, since we read them
+                    )
+                )
+        self._reached(at, wanted, records)
+        return [piece for piece in pieces if piece.records]
+
+    def _reached(self, at: At, wanted: int, records: list[Record]) -> None:
+        if records:
+            self._next[at] = wanted
+            self._at_end.discard(at)
 
     def ended(self, at: At) -> bool:
         return at in self._at_end
@@ -281,7 +308,7 @@ class KafkaInput:
 
     def _heard_end(self, message: Message) -> None:
         at = At(message.topic() or "", message.partition() or 0)
-        if (message.offset() or 0) >= self._next.get(at, 1 << 63):
+        if (message.offset() or 0) >= self._next.get(at, NEVER):
             self._at_end.add(at)
 
     def _raise_noted(self) -> None:

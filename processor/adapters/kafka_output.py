@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -92,6 +92,17 @@ class KafkaOutput:
                 producer.poll(0.1)  # the queue is full: deliver some
             except KafkaException as problem:
                 raise self._unsendable(error_of(problem), at) from problem
+
+    def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
+        produce, at = self._ready().produce, At(topic, -1)
+        for key, value, headers in records:
+            if headers:
+                self.send(at, key, value, headers)
+                continue
+            try:
+                produce(topic, value, key)
+            except (BufferError, KafkaException):
+                self.send(at, key, value)  # which knows what to do
 
     def _unsendable(self, error: KafkaError, at: At) -> LogError:
         if error.code() == KafkaError._STATE and self._begun:

@@ -66,6 +66,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return At(self.topic, self.partition)
 
 
+class Piece(NamedTuple):
+    """Records of one partition, at least one, in order of offset."""
+
+    at: At
+    records: list[Record]
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """Who we were in the consumer group when a batch was read. Opaque but for the two fields that are checked."""
@@ -98,7 +105,7 @@ class Listener(Protocol):
 class Input(Protocol):
     """A member of the consumer group, reading ``read_committed``. Newly assigned partitions start paused."""
 
-    def poll(self, most: int, timeout: float) -> list[Record]:
+    def poll(self, most: int, timeout: float) -> list[Piece]:
         """Up to ``most`` records of the partitions that are not paused; serves rebalances even if all are."""
 
     def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
@@ -131,6 +138,9 @@ class Output(Protocol):
         self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
     ) -> None:
         """Add a record to the transaction; ``at.partition`` is −1 to partition by key (murmur2)."""
+
+    def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
+        """``send`` many, each with its key, by which it is partitioned, its value and its headers."""
 
     def send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
         """Add the group's new positions to the transaction, as the member that read the batch."""

@@ -11,7 +11,19 @@ from contextlib import suppress
 from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from processor.adapters.log import At, Committed, Fenced, Headers, Listener, LogError, Membership, Record, Stop, Unknown
+from processor.adapters.log import (
+    At,
+    Committed,
+    Fenced,
+    Headers,
+    Listener,
+    LogError,
+    Membership,
+    Piece,
+    Record,
+    Stop,
+    Unknown,
+)
 from processor.adapters.memory_broker import Member, MemoryBroker
 
 P = ParamSpec("P")
@@ -65,15 +77,15 @@ class MemoryInput(Client):
         self._ended: set[At] = set()
         self._turn = 0
 
-    def poll(self, most: int, timeout: float) -> list[Record]:
-        records, heard = self._poll(most)
+    def poll(self, most: int, timeout: float) -> list[Piece]:
+        pieces, heard = self._poll(most)
         for at, (position, end) in heard.items():
             self._positions[at] = position
             (self._ended.add if position == end else self._ended.discard)(at)
-        return records
+        return pieces
 
     @visible("poll")
-    def _poll(self, most: int) -> tuple[list[Record], dict[At, tuple[int, int]]]:
+    def _poll(self, most: int) -> tuple[list[Piece], dict[At, tuple[int, int]]]:
         member = self._group.members.get(self._member_id or "")
         if member is None:
             self._join()
@@ -112,19 +124,21 @@ class MemoryInput(Client):
         self._owned = None
         self.pause(list(self._positions))
 
-    def _fetch(self, most: int) -> tuple[list[Record], dict[At, tuple[int, int]]]:
+    def _fetch(self, most: int) -> tuple[list[Piece], dict[At, tuple[int, int]]]:
         """Records; and of each partition asked, where to go on and where it ends."""
-        records: list[Record] = []
+        pieces: list[Piece] = []
         heard: dict[At, tuple[int, int]] = {}
         for at in self._in_turn():
-            if len(records) == most:
+            if most == 0:
                 break
             partition = self.broker.partition(at)
             partition.check(at, self._positions[at])
-            found, position = partition.read(self._positions[at], partition.end, most - len(records))
+            found, position = partition.read(self._positions[at], partition.end, most)
             heard[at] = (position, partition.stable_end)
-            records += found
-        return records, heard
+            most -= len(found)
+            if found:
+                pieces.append(Piece(at, found))
+        return pieces, heard
 
     def _in_turn(self) -> list[At]:
         """Each poll begins with another partition, so that a busy one does not starve the rest."""
@@ -208,6 +222,11 @@ class MemoryOutput(Client):
         record = self._send(at, key, value, headers, timestamp)
         if at.partition >= 0:
             self._last[at] = record.offset
+
+    def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
+        at = At(topic, -1)
+        for key, value, headers in records:
+            self.send(at, key, value, headers)
 
     @visible("send")
     def _send(self, at: At, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> Record:

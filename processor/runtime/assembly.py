@@ -16,6 +16,7 @@ from processor.core.partition import RulesFor
 from processor.core.step import Terms
 from processor.core.tenant import TenantRules
 
+from .aside import in_order
 from .config import Config, UnknownTenant, canonical, digest, tenant_settings
 from .recovery import Topics
 from .worker import Pace, Worker
@@ -141,6 +142,7 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         wall=wall,
         tick=tick,
         entropy=secrets.token_bytes,
+        aside=in_order(),
         codec=codec_of(config),
         trim=lambda at, offset: _trim(client_properties(config), at, offset),
         notify=notify,

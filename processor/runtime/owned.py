@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from processor.adapters.log import Membership, Record
-from processor.adapters.store import Page
+from processor.adapters.store import Applied, Page, View
 from processor.core.identity import Identity
 from processor.core.journal import ChangelogRecord, JournalRecord, changelog_parts
 from processor.core.partition import Partition
-from processor.core.step import Asked, Outcome
+from processor.core.step import Asked, Outcome, Raw
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Pace:
 
     commit_interval: int = 100
     most_records: int = 5_000
+    """of one transaction, more or less: it is made as soon as so many wait; and of one input in a batch, exactly"""
     grace: int = 1_000
     breaker_records: int = 1_000
     breaker_share: float = 0.5
@@ -65,6 +68,8 @@ class Owned:
     """inputs not read from until what is buffered is committed"""
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
     """alerts acknowledged by a person, which the next batch takes along: tenant and number"""
+    applying: Future[Applied] | None = None
+    """the store is being told of the last batch"""
     broken: bool = False
     resumed: bool = False
     """a person said go on, and no stretch of mostly good records has come since"""
@@ -76,7 +81,36 @@ class Owned:
 
     @property
     def buffered(self) -> int:
-        return sum(len(records) for records in self.buffer.values())
+        return sum(map(len, self.buffer.values()))
+
+    def hold(self, topic: str, records: Sequence[Record], now: int) -> None:
+        """Keep records for the next batch; what was read before, or twice, is passed over."""
+        held = self.buffer.setdefault(topic, [])
+        expected = held[-1].offset + 1 if held else self.positions[topic]
+        held += records if records[0].offset >= expected else [one for one in records if one.offset >= expected]
+        if held and self.first_buffered is None:
+            self.first_buffered = now
+
+    def let_go(self, taken: Mapping[str, int], now: int) -> None:
+        """So many of each input are committed."""
+        for topic, held in self.buffer.items():
+            del held[: taken[topic]]
+        self.first_buffered = now if self.buffered else None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A batch that is decoded, and on its way to the store."""
+
+    owned: Owned
+    taken: dict[str, list[Raw]]
+    """its records by topic"""
+    raws: list[Raw]
+    asked: Asked
+    ids: list[bytes]
+    clock: int
+    now: int
+    answer: Future[tuple[View, Page | None]]
 
 
 @dataclass
@@ -86,12 +120,18 @@ class Batch:
     owned: Owned
     outcome: Outcome
     journal: JournalRecord
+    encoded: bytes
+    """the journal record"""
     identity: Identity
     positions: dict[str, int]
-    asked: Asked
-    seen: int
+    taken: dict[str, list[Raw]]
+    """its records by topic"""
     page: Page | None
     """a slice of a snapshot"""
+
+    @property
+    def seen(self) -> int:
+        return sum(map(len, self.taken.values()))
 
     @cached_property
     def changelog(self) -> list[ChangelogRecord]:

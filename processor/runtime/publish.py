@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from processor.adapters.codec import Codec
-from processor.adapters.log import At, Output
-from processor.core.step import REQUESTS, DeadLetter
+from processor.adapters.log import At, Headers, Output
+from processor.core.step import REQUESTS, DeadLetter, Made
 
 from .owned import Batch
 from .recovery import Topics
@@ -19,10 +20,7 @@ MAX_KEY = 10_000
 def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -> None:
     """Decisions, alerts, dead letters, changelog and journal of one partition."""
     number = batch.owned.number
-    decisions, send = At(topics.decisions, -1), output.send
-    for made in batch.outcome.decisions:
-        value = codec.from_json(topics.decisions, made.value) if codec else made.value
-        send(decisions, made.tenant.encode(), value, made.headers)
+    output.send_all(topics.decisions, _decisions(topics, batch.outcome.decisions, codec))
     for alert in batch.outcome.alerts:
         output.send(At(topics.alerts, -1), alert.tenant.encode(), alert.encode())
     for letter in batch.outcome.dead_letters:
@@ -30,7 +28,16 @@ def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -
     key = str(number).encode()
     for part in batch.changelog:
         output.send(At(topics.changelog, number), key, part.encode())
-    output.send(At(topics.journal, number), key, batch.journal.encode())
+    output.send(At(topics.journal, number), key, batch.encoded)
+
+
+def _decisions(
+    topics: Topics, decisions: Sequence[Made], codec: Codec | None
+) -> Iterator[tuple[bytes, bytes, Headers]]:
+    keys: dict[str, bytes] = {}
+    for made in decisions:
+        key = keys.get(made.tenant) or keys.setdefault(made.tenant, made.tenant.encode())
+        yield key, codec.from_json(topics.decisions, made.value) if codec else made.value, made.headers
 
 
 def _publish_dead_letter(output: Output, topics: Topics, number: int, letter: DeadLetter) -> None:

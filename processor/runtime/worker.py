@@ -1,16 +1,21 @@
 """The processor: read both inputs, step, commit one Kafka transaction, then tell the store.
 
-Single-threaded. A transaction is opened and closed between two polls, and rebalances are served inside polls only, so
-no transaction is ever open when partitions change hands.
+A transaction is opened and closed between two polls, and rebalances are served inside polls only, so no transaction is
+ever open when partitions change hands. One thread; the store may be asked and told beside it, in order, while the next
+records are read: a batch is stepped when the answer to the apply before it is known to be good.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from operator import attrgetter
+
+import numpy as np
 
 from processor import __version__
-from processor.adapters.codec import Codec, raw_of
+from processor.adapters.codec import Codec, raws_of
 from processor.adapters.log import (
     At,
     Committed,
@@ -19,15 +24,15 @@ from processor.adapters.log import (
     LogError,
     Membership,
     Output,
+    Piece,
     Reader,
-    Record,
     Retry,
     Rewind,
     Stop,
     Unknown,
 )
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
-from processor.core.delays import LATENCY_BOUNDS, bucket_of
+from processor.core.delays import LATENCY_BOUNDS
 from processor.core.identity import Identity
 from processor.core.journal import (
     JournalRecord,
@@ -52,21 +57,23 @@ from processor.core.step import (
     due_slot,
 )
 
+from .aside import Inline
 from .faults import step_around_faults
-from .owned import Batch, Owned, Pace, Snapshot
+from .owned import Batch, Owned, Pace, Question, Snapshot
 from .publish import publish
 from .recovery import Recovery, Topics
 
 __all__ = ["Batch", "Owned", "Pace", "Worker"]
 
-FULL_BUFFERS = 4
-"""A partition that cannot commit is paused once it holds this many batches."""
+TIMESTAMP = attrgetter("timestamp")
 
 
 class Worker:
     """Owns partitions and moves them forward. ``run_once`` is one turn of the loop.
 
     ``wall`` gives the time of the world in milliseconds, ``tick`` a clock that never goes back, for pacing only.
+    ``aside`` runs calls to the store one after the other, in a thread of its own if it likes: a look-up that is asked
+    for after an apply comes after it.
     """
 
     def __init__(
@@ -82,13 +89,14 @@ class Worker:
         wall: Callable[[], int],
         tick: Callable[[], int],
         entropy: Callable[[int], bytes],
+        aside: Executor | None = None,
         codec: Codec | None = None,
         trim: Callable[[At, int], None] = lambda at, offset: None,
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
         self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
-        self.trim, self.codec = trim, codec
+        self.trim, self.codec, self.aside = trim, codec, aside or Inline()
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
         self.latencies = [0] * (len(LATENCY_BOUNDS) + 1)
@@ -109,7 +117,7 @@ class Worker:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
         self._polled_at = self.wall()
         try:
-            self._take(self.input.poll(self.pace.most_records, timeout))
+            self._take(self.input.poll(self._room(), timeout))
         except (Retry, Fenced) as error:
             # What was lost the listener has been told; a broker that is away comes back.
             self.totals["polls_failed"] += 1
@@ -117,15 +125,20 @@ class Worker:
                 owned.trouble = str(error)
         if not self._open_output():
             return False
+        self._hear_applied()
         self._recover()
-        return self._commit_due()
+        committed = self._commit_due()
+        self._pause_full()
+        return committed
 
     def drain(self) -> None:
         """Commit what has been read, for a graceful stop."""
         self._commit([owned for owned in self.owned.values() if owned.ready and owned.buffered])
+        self._await_applied(self.owned.values())
 
     def close(self) -> None:
         self.input.close()
+        self.aside.shutdown()
         if self.output is not None:
             self.output.close()
 
@@ -174,9 +187,10 @@ class Worker:
         self.notify("assigned", {"partitions": sorted(self.owned)})
 
     def revoked(self, partitions: Sequence[At]) -> None:
+        """The next owner need not catch up if the store has been told all."""
         self._assigned.difference_update(partitions)
-        for number in {at.partition for at in partitions}:
-            self.owned.pop(number, None)
+        gone = [self.owned.pop(number) for number in {at.partition for at in partitions} if number in self.owned]
+        self._await_applied(gone)
         self.notify("revoked", {"partitions": sorted({at.partition for at in partitions})})
 
     def lost(self, partitions: Sequence[At]) -> None:
@@ -189,21 +203,27 @@ class Worker:
 
     # Reading
 
-    def _take(self, records: Sequence[Record]) -> None:
+    def _room(self) -> int:
+        """How many records a poll may bring; at least one, because rebalances are served there."""
+        return max(self.pace.most_records - sum(owned.buffered for owned in self._able()), 1)
+
+    def _able(self) -> list[Owned]:
+        """The partitions that may commit now."""
         now = self.tick()
-        for record in records:
-            owned = self.owned.get(record.partition)
-            if owned is None or not owned.ready or record.offset < owned.positions[record.topic]:
-                continue
-            held = owned.buffer.setdefault(record.topic, [])
-            if held and record.offset <= held[-1].offset:
-                continue
-            held.append(record)
-            if owned.first_buffered is None:
-                owned.first_buffered = now
+        return [owned for owned in self.owned.values() if owned.ready and not owned.broken and now >= owned.retry_at]
+
+    def _take(self, pieces: Iterable[Piece]) -> None:
+        now = self.tick()
+        for at, records in pieces:
+            owned = self.owned.get(at.partition)
+            if owned is not None and owned.ready:
+                owned.hold(at.topic, records, now)
+
+    def _pause_full(self) -> None:
+        """What is still there after a commit belongs to a partition that cannot commit: read no more of it."""
         for owned in self.owned.values():
             for topic, held in owned.buffer.items():
-                if topic not in owned.paused and len(held) >= FULL_BUFFERS * self.pace.most_records:
+                if topic not in owned.paused and len(held) >= self.pace.most_records:
                     owned.paused.add(topic)
                     self.input.pause([At(topic, owned.number)])
 
@@ -223,6 +243,7 @@ class Worker:
         partitions = self.reader.partitions(self.topics.requests)
         if partitions is None:
             raise Stop(f"there is no topic {self.topics.requests}: create the topics with `gforce topics create`")
+        self._await_applied(self.owned.values())
         owned.token = self._token(owned.number)
         recovered = self.recovery.recover(owned.number, partitions, owned.token)
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
@@ -250,106 +271,121 @@ class Worker:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         owned.partition, owned.buffer, owned.first_buffered, owned.snapshot = None, {}, None, None
         owned.retry_at, owned.trouble = 0, why
-        self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
+        if self.owned.get(owned.number) is owned:
+            self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
 
     # Committing
 
     def _commit_due(self) -> bool:
-        now = self.tick()
-        due = []
-        for owned in self.owned.values():
-            if not owned.ready or owned.broken or now < owned.retry_at:
-                continue
-            waited = owned.first_buffered is not None and now - owned.first_buffered >= self.pace.commit_interval
-            if waited or owned.buffered >= self.pace.most_records or self._idle_due(owned, now):
-                due.append(owned)
-        return self._commit(due)
+        """All that have something, as soon as one has waited long enough or all together have enough."""
+        now, able = self.tick(), self._able()
+        waited = any(
+            owned.first_buffered is not None and now - owned.first_buffered >= self.pace.commit_interval
+            for owned in able
+        )
+        if waited or sum(owned.buffered for owned in able) >= self.pace.most_records:
+            return self._commit([owned for owned in able if owned.buffered or self._idle_due(owned, now)])
+        return self._commit([owned for owned in able if self._idle_due(owned, now)])
 
     def _idle_due(self, owned: Owned, now: int) -> bool:
         """Without input time goes on too: look once per slot whether something has become due."""
         return not owned.buffered and now - owned.idle_at >= min(self.terms.slot, 1_000)
 
     def _commit(self, due: Sequence[Owned]) -> bool:
-        batches = []
-        for owned in due:
-            batch = self._prepare(owned)
-            if batch is not None:
-                batches.append(batch)
-        if not batches:
-            return False
-        if not self._transaction(batches):
+        """The store is asked for all of them before the first is stepped, so that it works meanwhile."""
+        prepared = [question for owned in due if (question := self._ask(owned)) is not None]
+        batches = [batch for question in prepared if (batch := self._step(question)) is not None]
+        if not batches or not self._transaction(batches):
             return False
         for batch in batches:
             self._settle(batch)
         return True
 
-    def _prepare(self, owned: Owned) -> Batch | None:
-        """Read what the batch needs from the store, at exactly the state before it, and step."""
+    def _ask(self, owned: Owned) -> Question | None:
+        """Decode a batch and ask the store for what it needs."""
         assert owned.partition is not None
         if not self._knows_the_time(owned):
             return None
         now = self.wall()
         owned.idle_at = self.tick()
         try:
-            raws, positions = self._raws(owned)
+            taken = self._taken(owned)
         except Retry as error:
             owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
             return None
-        clock = self._clock(owned, now)
-        partition = owned.partition
-        asked = decode(raws, owned.number, partition.partitions, now, self.terms, set())
+        clock = self._clock(owned, taken, now)
+        raws = [raw for raws in taken.values() for raw in raws]
+        asked = decode(raws, owned.number, owned.partition.partitions, now, self.terms, set())
+        ids = asked.ids
+        cursor = self._snapshot_cursor(owned) if raws else None
+        answer = self.aside.submit(self._read, owned, ids, clock, cursor)
+        return Question(owned, taken, raws, asked, ids, clock, now, answer)
+
+    def _read(self, owned: Owned, ids: list[bytes], clock: int, cursor: bytes | None) -> tuple[View, Page | None]:
+        """What the batch needs, and the next slice of a snapshot if one is under way. Runs aside."""
+        view = self._look_up(owned, ids, clock)
+        if cursor is None:
+            return view, None
+        identity, page = self.store.page(owned.number, owned.token, cursor, self.pace.slice_bytes)
+        return view, page if identity == view.identity else None
+
+    def _step(self, question: Question) -> Batch | None:
+        """Decide, on exactly the state before the batch."""
+        owned, asked = question.owned, question.asked
+        self._await_applied([owned])
         try:
-            view = self._look_up(owned, asked.ids, clock)
-            page = self._slice(owned) if raws else None
+            view, page = question.answer.result()
         except StoreFenced:
-            self.totals["fenced_by_store"] += 1
+            self.totals["fenced_by_store"] += owned.ready  # if not, the apply before this was told so already
             self._forget(owned, "another process has claimed this partition")
             return None
         except StoreUnusable:
             raise
         except StoreError as error:
-            owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
+            if owned.ready:
+                owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
+            return None
+        partition = owned.partition
+        if partition is None:
             return None
         if not self._is_current(view, partition):
             self._forget(owned, "the store is not at the state in memory")
             return None
-        if not raws and not view.slabs and not owned.acknowledged:
+        if not question.raws and not view.slabs and not owned.acknowledged:
             return None
-        if self._breaks(owned, asked, len(raws)):
+        if self._breaks(owned, asked, len(question.raws)):
             return None
         outcome, poison = step_around_faults(
             partition,
-            raws,
+            question.raws,
             asked,
-            dict(zip(asked.ids, view.entries, strict=True)),
+            dict(zip(question.ids, view.entries, strict=True)),
             view.slabs,
-            clock,
-            now,
+            question.clock,
+            question.now,
             self.terms,
             lambda error: self.notify("internal", {"partition": owned.number, "error": repr(error)}),
             owned.acknowledged,
         )
-        batch = self._batch(owned, raws, positions, outcome, asked, clock, now, sorted(poison))
+        batch = self._batch(question, outcome, sorted(poison))
         batch.page = page
         return batch
 
-    def _slice(self, owned: Owned) -> Page | None:
-        """The next piece of a snapshot, where one is under way or due."""
-        assert owned.partition is not None
+    def _snapshot_cursor(self, owned: Owned) -> bytes | None:
+        """Where the next slice of a snapshot begins, where one is under way or due."""
         if owned.snapshot is None:
             if owned.since_snapshot <= max(self.pace.snapshot_bytes, owned.state_bytes):
                 return None
             owned.snapshot = Snapshot()
-        identity, page = self.store.page(owned.number, owned.token, owned.snapshot.cursor, self.pace.slice_bytes)
-        return page if identity == owned.partition.identity else None
+        return owned.snapshot.cursor
 
-    def _raws(self, owned: Owned) -> tuple[list[Raw], dict[str, int]]:
-        raws, positions = [], dict(owned.positions)
-        for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True):
-            for record in owned.buffer.get(topic, ()):
-                raws.append(raw_of(source, record, self.codec))
-                positions[topic] = record.offset + 1
-        return raws, positions
+    def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
+        """The next records of each input, as the core reads them."""
+        most = self.pace.most_records
+        return {
+            topic: raws_of(source, owned.buffer.get(topic, [])[:most], self.codec)
+            for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True)
+        }
 
     def _knows_the_time(self, owned: Owned) -> bool:
         """Whether every input has shown a record or its end since the recovery.
@@ -362,7 +398,7 @@ class Worker:
             for topic in self.topics.inputs
         )
 
-    def _clock(self, owned: Owned, now: int) -> int:
+    def _clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
         """The time of the slower input; the wall clock only where both have been read to their end.
 
         The faster input's time would expire decisions whose labels still wait in the slower one.
@@ -371,11 +407,10 @@ class Worker:
         before = owned.partition.clock
         latest = now + self.terms.max_future
         times = []
-        for topic in self.topics.inputs:
-            held = owned.buffer.get(topic)
-            if held:
-                owned.last_timestamp[topic] = min(max(record.timestamp for record in held), latest)
-            if not self.input.ended(At(topic, owned.number)):
+        for topic, raws in taken.items():
+            if raws:
+                owned.last_timestamp[topic] = min(max(map(TIMESTAMP, raws)), latest)
+            if len(raws) < len(owned.buffer.get(topic, ())) or not self.input.ended(At(topic, owned.number)):
                 times.append(owned.last_timestamp.get(topic, before))
         # "Ended" was true when we last polled: a process that slept since must not take the present for that moment.
         reached = min(times) if times else self._polled_at - self.pace.grace
@@ -407,45 +442,36 @@ class Worker:
         self.notify("breaker", {"partition": owned.number, "records": owned.seen, "unreadable": owned.garbage})
         return True
 
-    def _batch(
-        self,
-        owned: Owned,
-        raws: list[Raw],
-        positions: dict[str, int],
-        outcome: Outcome,
-        asked: Asked,
-        clock: int,
-        now: int,
-        poison: list[tuple[str, int]],
-    ) -> Batch:
-        assert owned.partition is not None
-        before = owned.partition.identity
+    def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
+        owned, partition = question.owned, question.owned.partition
+        assert partition is not None
+        before = partition.identity
+        ranges = {topic: _range(owned.positions[topic], raws) for topic, raws in question.taken.items()}
+        requests, feedback = (ranges[topic] for topic in self.topics.inputs)
         journal = JournalRecord(
             lineage=before.lineage,
             partition=owned.number,
-            partitions=owned.partition.partitions,
+            partitions=partition.partitions,
             sequence=before.sequence + 1,
-            clock=clock,
-            now=now,
-            requests=self._range(owned, raws, REQUESTS, self.topics.requests, positions),
-            feedback=self._range(owned, raws, FEEDBACK, self.topics.feedback, positions),
+            clock=question.clock,
+            now=question.now,
+            requests=requests,
+            feedback=feedback,
             decisions=len(outcome.decisions),
-            decisions_digest=decisions_digest(made.value for made in outcome.decisions),
+            decisions_digest=decisions_digest([made.value for made in outcome.decisions]),
             state_digest=state_digest(before.digest, outcome.writes),
             previous=before.digest,
-            terms=self.terms.text if owned.partition.terms != self.terms.text else "",
+            terms=self.terms.text if partition.terms != self.terms.text else "",
             rules=outcome.rules,
             configs=outcome.configs,
             acknowledged=list(owned.acknowledged),
             poison=poison,
             version=__version__,
         )
-        identity = Identity(before.lineage, journal.sequence, digest(journal.encode()))
-        return Batch(owned, outcome, journal, identity, positions, asked, len(raws), None)
-
-    def _range(self, owned: Owned, raws: list[Raw], source: str, topic: str, positions: dict[str, int]) -> Range:
-        mine = [(raw.key, raw.received, raw.timestamp) for raw in raws if raw.source == source]
-        return Range(owned.positions[topic], positions[topic], len(mine), hashes_text(record_hashes(mine)))
+        encoded = journal.encode()
+        identity = Identity(before.lineage, journal.sequence, digest(encoded))
+        positions = {topic: one.next for topic, one in ranges.items()}
+        return Batch(owned, outcome, journal, encoded, identity, positions, question.taken, None)
 
     # The transaction
 
@@ -525,37 +551,51 @@ class Worker:
     def _settle(self, batch: Batch) -> None:
         """The batch is committed: move on in memory and tell the store."""
         owned = batch.owned
-        before = batch.identity.sequence - 1
         owned.partition = advanced(batch.outcome.partition, batch.identity)
         owned.positions = batch.positions
-        self._note_latencies(owned)
-        owned.buffer, owned.first_buffered = {}, None
+        self._note_latencies(batch.taken[self.topics.requests])
+        owned.let_go({topic: len(raws) for topic, raws in batch.taken.items()}, self.tick())
         del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.trouble = self.tick(), ""
-        self._read_on(owned, owned.paused)
+        if owned.paused and not owned.buffered:
+            self._read_on(owned, owned.paused)
         self._advance_snapshot(batch)
         self.totals["batches"] += 1
         self.totals["records"] += batch.seen
         self.totals.update(batch.outcome.tally)
-        try:
-            applied = self._apply(owned, batch.identity, before, batch.outcome.writes)
-        except StoreFenced:
-            self.totals["fenced_by_store"] += 1
-            self._forget(owned, "another process has claimed this partition")
-        except StoreUnusable:
-            raise
-        except StoreError as error:
-            self._forget(owned, str(error))
-        else:
-            if applied is Applied.GAP:
-                self._forget(owned, "the store had lost state")
+        before = batch.identity.sequence - 1
+        owned.applying = self.aside.submit(self._apply, owned, batch.identity, before, batch.outcome.writes)
 
-    def _note_latencies(self, owned: Owned) -> None:
-        now = self.wall()
-        for record in owned.buffer.get(self.topics.requests, ()):
-            waited = max(now - record.timestamp, 0)
-            self.latencies[bucket_of(waited, LATENCY_BOUNDS)] += 1
-            self.latency_sum += waited
+    def _hear_applied(self) -> None:
+        """What the store has answered meanwhile."""
+        self._await_applied([owned for owned in self.owned.values() if owned.applying and owned.applying.done()])
+
+    def _await_applied(self, those: Iterable[Owned]) -> None:
+        """Until the store has what was committed. Should it not take it, the partition is recovered."""
+        for owned in those:
+            applying, owned.applying = owned.applying, None
+            if applying is None:
+                continue
+            try:
+                applied = applying.result()
+            except StoreFenced:
+                self.totals["fenced_by_store"] += 1
+                self._forget(owned, "another process has claimed this partition")
+            except StoreUnusable:
+                raise
+            except StoreError as error:
+                self._forget(owned, str(error))
+            else:
+                if applied is Applied.GAP:
+                    self._forget(owned, "the store had lost state")
+
+    def _note_latencies(self, requests: Sequence[Raw]) -> None:
+        if requests:
+            waited = np.maximum(self.wall() - np.fromiter(map(TIMESTAMP, requests), np.int64, len(requests)), 0)
+            buckets = np.searchsorted(LATENCY_BOUNDS, waited)
+            counts = np.bincount(buckets, minlength=len(self.latencies)).tolist()
+            self.latencies = [had + more for had, more in zip(self.latencies, counts, strict=True)]
+            self.latency_sum += int(waited.sum())
 
     def _advance_snapshot(self, batch: Batch) -> None:
         """A slice is committed: remember where the snapshot began, and once it is whole drop what is before it."""
@@ -583,3 +623,9 @@ class Worker:
 
     def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
         return self.store.apply(owned.number, owned.token, identity, before, writes)
+
+
+def _range(start: int, raws: Sequence[Raw]) -> Range:
+    """Which records these are, and their hashes as they came."""
+    facts = [(raw.key, raw.value if raw.original is None else raw.original, raw.timestamp) for raw in raws]
+    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(record_hashes(facts)))

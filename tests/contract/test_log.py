@@ -12,7 +12,7 @@ import pytest
 from processor.adapters.log import At, Committed, Fenced, Input, Output, Reader, Record, Retry, Stop
 from processor.core.partitioning import murmur2, partition_of
 
-from .worlds import Diary, MemoryWorld, World, eventually, poll_until
+from .worlds import Diary, MemoryWorld, World, eventually, flat, poll_until
 
 NOW = 1_700_000_000_123
 MURMUR2 = {
@@ -359,7 +359,7 @@ def test_assigned_partitions_give_nothing_until_they_are_started(world: World, n
     for each in (at, other):
         world.produce(each, b"k", b"v")
     member, _ = joined(world, names)
-    assert [record for _ in range(10) for record in member.poll(100, 0.05)] == []
+    assert [record for _ in range(10) for record in flat(member.poll(100, 0.05))] == []
     member.start(at, 0)
     records = poll_until(bool, member)
     assert [record.at for record in records] == [at]
@@ -386,7 +386,7 @@ def test_a_paused_partition_goes_on_where_it_is_started(world: World, names: tup
     poll_until(bool, member)
     member.pause([at])
     world.produce(at, b"k", b"1")
-    assert [record for _ in range(10) for record in member.poll(100, 0.05)] == []
+    assert [record for _ in range(10) for record in flat(member.poll(100, 0.05))] == []
     member.start(at, 1)
     assert [record.value for record in poll_until(bool, member)] == [b"1"]
 
@@ -443,7 +443,7 @@ def test_a_poll_gives_no_more_than_asked_and_keeps_the_order(world: World, names
     member.start(at, 0)
     seen: list[Record] = []
     while len(seen) < 7:
-        records = member.poll(3, 0.05)
+        records = flat(member.poll(3, 0.05))
         assert len(records) <= 3
         seen += records
     assert [record.offset for record in seen] == list(range(7))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Protocol, TypeVar
 
-from processor.adapters.log import At, Input, Listener, Membership, Output, Reader, Record, Retry
+from processor.adapters.log import At, Input, Listener, Membership, Output, Piece, Reader, Record, Retry
 from processor.adapters.memory_broker import MemoryBroker
 from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
 
 DEADLINE = 30.0
 T = TypeVar("T")
+
+
+def flat(pieces: Iterable[Piece]) -> list[Record]:
+    """What a poll brought, record by record."""
+    return [record for piece in pieces for record in piece.records]
 
 
 class World(Protocol):
@@ -107,7 +112,7 @@ def poll_until(done: Callable[[list[Record]], bool], *inputs: Input) -> list[Rec
 
     def attempt() -> bool:
         for each in inputs:
-            records.extend(each.poll(100, 0.05))
+            records.extend(flat(each.poll(100, 0.05)))
         return done(records)
 
     eventually(attempt, what=f"what the polls were for, after {len(records)} records,")

@@ -25,6 +25,7 @@ from processor.adapters.log import (
     Unknown,
 )
 from processor.core.partitioning import partition_of
+from tests.contract.worlds import flat
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import SESSION, KafkaWorld
 
@@ -75,7 +76,7 @@ def poll_until(condition: Callable[[], object], *inputs: KafkaInput, seconds: fl
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         for each in inputs:
-            records += each.poll(100, 0.05)
+            records += flat(each.poll(100, 0.05))
     return records
 
 
@@ -114,10 +115,10 @@ def test_assigned_partitions_are_paused_until_started(world: KafkaWorld, topic: 
         world.produce(at, b"k", b"%d" % number, timestamp=1000 + number)
     member, _ = joined(world, "g-" + topic, topic)
     world.produce(at, b"k", b"6")
-    assert [record for _ in range(10) for record in member.poll(10, 0.05)] == []
+    assert [record for _ in range(10) for record in flat(member.poll(10, 0.05))] == []
     member.start(at, 3)
     records: list[Record] = []
-    poll_until(lambda: records.extend(member.poll(10, 0.1)) or len(records) >= 4)
+    poll_until(lambda: records.extend(flat(member.poll(10, 0.1))) or len(records) >= 4)
     assert [record.offset for record in records] == [3, 4, 5, 6]
     assert (records[0].value, records[0].timestamp) == (b"3", 1003)
 
@@ -132,7 +133,7 @@ def test_the_end_of_a_partition_is_heard_and_forgotten(world: KafkaWorld, topic:
     assert len(poll_until(lambda: member.ended(at), member)) == 1
     world.produce(at, b"k", b"v")
     records: list[Record] = []
-    poll_until(lambda: records.extend(member.poll(1, 0.1)) or records)
+    poll_until(lambda: records.extend(flat(member.poll(1, 0.1))) or records)
     poll_until(lambda: member.ended(at), member)
     member.start(at, 1)
     assert not member.ended(at)
@@ -152,7 +153,7 @@ def test_an_open_transaction_ends_the_stable_part(world: KafkaWorld, topic: str)
     assert [record.value for record in poll_until(lambda: member.ended(at), member)] == [b"v"]
     output.commit()
     records: list[Record] = []
-    poll_until(lambda: records.extend(member.poll(10, 0.1)) or records)
+    poll_until(lambda: records.extend(flat(member.poll(10, 0.1))) or records)
     assert [record.value for record in records] == [b"open"]
 
 
@@ -165,7 +166,7 @@ def test_started_again_further_back_it_reads_again(world: KafkaWorld, topic: str
         member.start(at, start)
         records: list[Record] = []
         poll_until(
-            lambda records=records, start=start: records.extend(member.poll(10, 0.1)) or len(records) >= 5 - start
+            lambda records=records, start=start: records.extend(flat(member.poll(10, 0.1))) or len(records) >= 5 - start
         )
         assert [record.offset for record in records] == list(range(start, 5))
 
@@ -507,7 +508,7 @@ def test_a_broker_killed_midway_costs_a_rewind_and_no_more(world: KafkaWorld, to
         output.commit()
     broker.start()
     settle(output)
-    assert member.poll(10, 0.1) == []
+    assert flat(member.poll(10, 0.1)) == []
     reader = world.reader()
     deadline = time.monotonic() + 60
     while True:

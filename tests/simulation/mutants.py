@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from processor.adapters.log import At, Committed, Membership, Output
 from processor.adapters.store import Applied, Identity, View
 from processor.core.partition import Partition
-from processor.core.step import Outcome
+from processor.core.step import Outcome, Raw
+from processor.runtime.owned import Question
 from processor.runtime.recovery import Recovered, Recovery
 from processor.runtime.worker import Batch, Owned, Worker
 
@@ -123,13 +124,16 @@ class CounterAsToken(Worker):
 class ExpiryByWallClock(Worker):
     """Expiry goes by the wall clock of the process and not by the journal's."""
 
-    def _clock(self, owned: Owned, now: int) -> int:
-        self._proper = super()._clock(owned, now)
-        return max(now, self._proper)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._proper: dict[int, int] = {}
 
-    def _batch(self, owned: Owned, raws: Any, positions: Any, outcome: Outcome, *rest: Any) -> Batch:
-        asked, _, now, poison = rest
-        return super()._batch(owned, raws, positions, outcome, asked, self._proper, now, poison)
+    def _clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
+        self._proper[owned.number] = super()._clock(owned, taken, now)
+        return max(now, self._proper[owned.number])
+
+    def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
+        return super()._batch(replace(question, clock=self._proper[question.owned.number]), outcome, poison)
 
 
 MUTANTS: dict[str, type[Worker]] = {

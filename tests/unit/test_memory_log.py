@@ -9,7 +9,7 @@ import pytest
 from processor.adapters.log import At, Committed, Fenced, Membership, Record, Retry, Rewind, Stop, Unknown
 from processor.adapters.memory_broker import MemoryBroker
 from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
-from tests.contract.worlds import Diary
+from tests.contract.worlds import Diary, flat
 
 IN, LABELS, OUT, LOG = At("in", 0), At("labels", 0), At("out", 0), At("log", 0)
 GROUP = "group"
@@ -30,7 +30,7 @@ def member(broker: MemoryBroker, instance: str, polls: int = 0) -> tuple[MemoryI
 
 
 def poll(*members: MemoryInput, times: int = 1) -> list[Record]:
-    return [record for _ in range(times) for each in members for record in each.poll(100, 0.0)]
+    return [record for _ in range(times) for each in members for record in flat(each.poll(100, 0.0))]
 
 
 def producer(broker: MemoryBroker, name: str = "a") -> MemoryOutput:
@@ -617,7 +617,7 @@ def test_a_busy_partition_does_not_starve_the_others() -> None:
         reading.start(at, 0)
         for _ in range(10):
             broker.produce(at, None, b"")
-    seen = [record.topic for _ in range(4) for record in reading.poll(2, 0.0)]
+    seen = [record.topic for _ in range(4) for record in flat(reading.poll(2, 0.0))]
     assert seen.count("in") == seen.count("labels") == 4
 
 
