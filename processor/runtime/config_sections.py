@@ -105,7 +105,7 @@ class Avro(msgspec.Struct, frozen=True, kw_only=True):
 class Processing(msgspec.Struct, frozen=True, kw_only=True):
     seed: Secret | None = None
     commit_interval_ms: Count = 100
-    max_batch_records: Count = 5_000
+    max_batch_records: Annotated[int, Meta(ge=1, le=40_000)] = 20_000  # more hashes would not fit into the journal
     grace_ms: Amount = 1_000
     max_future_ms: Count = 300_000
     slot_ms: Annotated[int, Meta(ge=1_000)] = 60_000  # slots are numbered in 32 bits, which shorter ones overflow

@@ -20,7 +20,7 @@ class Pace:
     """How often and how much; all times in milliseconds."""
 
     commit_interval: int = 100
-    most_records: int = 5_000
+    most_records: int = 20_000
     """of one transaction, more or less: it is made as soon as so many wait; and of one input in a batch, exactly"""
     grace: int = 1_000
     breaker_records: int = 1_000

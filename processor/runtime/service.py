@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import queue
 import signal
@@ -55,6 +56,8 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
         self._http.start()
+        gc.freeze()  # what is there now stays; and a batch makes more objects than the collector expects of a program
+        gc.set_threshold(50_000, 20, 100)
         log(logging.INFO, "started", instance=self._config.kafka.instance, port=self._config.http.port)
         try:
             self._loop()

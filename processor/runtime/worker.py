@@ -39,8 +39,6 @@ from processor.core.journal import (
     Range,
     decisions_digest,
     digest,
-    hashes_text,
-    record_hashes,
     state_digest,
 )
 from processor.core.partition import Partition
@@ -59,6 +57,7 @@ from processor.core.step import (
 
 from .aside import Inline
 from .faults import step_around_faults
+from .hashing import hashes_of
 from .owned import Batch, Owned, Pace, Question, Snapshot
 from .publish import publish
 from .recovery import Recovery, Topics
@@ -627,5 +626,4 @@ class Worker:
 
 def _range(start: int, raws: Sequence[Raw]) -> Range:
     """Which records these are, and their hashes as they came."""
-    facts = [(raw.key, raw.value if raw.original is None else raw.original, raw.timestamp) for raw in raws]
-    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(record_hashes(facts)))
+    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_of(raws))
