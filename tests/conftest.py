@@ -23,7 +23,18 @@ KAFKA, REDIS, BROWSER, SIMULATION = "real Kafka", "real Redis", "a real browser"
 # The fixtures that start a server, wherever they are defined, and the parameters that ask for one.
 SERVERS = {
     KAFKA: {"broker", "kafka", "deployment", "shared", "hurried", "watched"},
-    REDIS: {"redis", "server", "cluster", "own", "redis-cluster", "deployment", "shared", "hurried", "watched"},
+    REDIS: {
+        "redis",
+        "server",
+        "cluster",
+        "own",
+        "redis-filled",
+        "redis-cluster",
+        "deployment",
+        "shared",
+        "hurried",
+        "watched",
+    },
     BROWSER: {"browser"},
 }
 REMEDIES = {

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from processor.adapters.store import Applied, Identity, Page, StoreFenced, StoreUnavailable, View
+from processor.adapters.store import Applied, Identity, Page, StoreFenced, StoreUnavailable, View, verdict
 from processor.core.writes import (
     ID_BYTES,
     DeleteEntry,
@@ -101,18 +101,18 @@ class MemoryStore:
         return View(state.identity, [state.entries.get(id) for id in ids], {slot: state.slab(slot) for slot in slots})
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
-        stored = self._read(partition, token).identity
-        sequence = stored.sequence if stored else 0
-        if sequence >= after.sequence:
-            return Applied.ALREADY
-        if sequence != before or (before > 0 and stored and stored.lineage != after.lineage):
-            return Applied.GAP
+        answer = verdict(self._read(partition, token).identity, before, after)
+        if answer is not Applied.DONE:
+            return answer
         operations = _parsed(writes)  # all of it before the first is taken: broken writes change nothing
         state = self._own(partition)
         for write in operations:
             state.take(write)
         state.identity = after
         return Applied.DONE
+
+    def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        return self.apply(partition, token, after, before, writes)
 
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         state = self._read(partition, token)

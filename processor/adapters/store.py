@@ -23,6 +23,7 @@ __all__ = [
     "StoreUnavailable",
     "StoreUnusable",
     "View",
+    "verdict",
 ]
 
 
@@ -61,6 +62,20 @@ class Applied(Enum):
     """the state is not at the sequence before: it must catch up first"""
 
 
+def verdict(stored: Identity | None, before: int, after: Identity) -> Applied:
+    """Whether writes that lead from sequence ``before`` to ``after`` are to be taken: DONE if so.
+
+    >>> verdict(None, 0, Identity("ab12", 5, "digest"))
+    <Applied.DONE: 'done'>
+    """
+    sequence = stored.sequence if stored else 0
+    if sequence >= after.sequence:
+        return Applied.ALREADY
+    if sequence != before or (before > 0 and stored and stored.lineage != after.lineage):
+        return Applied.GAP
+    return Applied.DONE
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A piece of a whole state: packed writes that would recreate it."""
@@ -85,6 +100,9 @@ class Store(Protocol):
 
         The identity is written last; a call that failed half-way is simply made again. Raises StoreFenced.
         """
+
+    def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        """The same as ``apply``, for as many writes as a restore has."""
 
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All state fields (not the entries) with their values. Raises StoreFenced."""

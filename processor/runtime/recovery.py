@@ -7,7 +7,7 @@ of what is committed, because it is written only after the commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from processor.adapters.log import At, Committed, Reader, Retry, Stop
@@ -15,6 +15,9 @@ from processor.adapters.store import Applied, Store
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import ChangelogRecord, JournalRecord, digest
 from processor.core.partition import Partition, RulesFor, partition_from_fields, stored_partitions
+
+AT_ONCE = 2 << 20
+"""bytes of the changelog that the store takes in one call: many, for its sake, and not so many that it blocks"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Recovery:
     store: Store
     rules_for: RulesFor
     new_lineage: Callable[[], str]
+    at_once: int = AT_ONCE
 
     def recover(self, number: int, partitions: int, token: bytes) -> Recovered:
         """Raises Retry to be tried again, Stop where a person must act."""
@@ -198,21 +202,23 @@ class Recovery:
     def _catch_up(self, number: int, token: bytes, stored: Identity, committed: Identity) -> int:
         """Apply the changelog from the stored state on, until it is what was committed."""
         replayed = 0
+        filling = _Filling(self.store, number, token, stored, self.at_once)
         for batch in self._batches(number, stored):
-            starts_over = stored.sequence == 0 and batch.snapshot
-            if batch.lineage != committed.lineage or batch.sequence <= stored.sequence:
+            reached = filling.reached
+            starts_over = reached.sequence == 0 and batch.snapshot
+            if batch.lineage != committed.lineage or batch.sequence <= reached.sequence:
                 continue
-            if not starts_over and (batch.sequence, batch.previous) != (stored.sequence + 1, stored.digest):
-                raise _NotContinuous(f"batch {stored.sequence} is followed by {batch.sequence}")
+            if not starts_over and (batch.sequence, batch.previous) != (reached.sequence + 1, reached.digest):
+                raise _NotContinuous(f"batch {reached.sequence} is followed by {batch.sequence}")
             after = Identity(batch.lineage, batch.sequence, batch.digest)
-            if self.store.apply(number, token, after, stored.sequence, batch.writes) is Applied.GAP:
-                raise Retry(f"the store lost state of partition {number} during its recovery")
-            stored = after
+            if after.sequence == committed.sequence and after != committed:
+                raise _NotContinuous(f"batch {after.sequence} is not the one that was committed")
+            filling.add(after, batch.writes)
             replayed += 1
-            if stored.sequence == committed.sequence:
-                if stored != committed:
-                    raise _NotContinuous(f"batch {stored.sequence} is not the one that was committed")
+            if after == committed:
+                filling.flush()
                 return replayed
+        filling.flush()
         # An end of file before the committed batch means wait: the markers of one transaction land one by one.
         raise Retry(f"the changelog of partition {number} has not reached batch {committed.sequence} yet")
 
@@ -255,6 +261,39 @@ class Recovery:
         for record in self.reader.read(at, start, min(start + 16, stop)):
             return ChangelogRecord.decode(record.value or b"")
         return None
+
+
+@dataclass
+class _Filling:
+    """Batches on their way to the store, several in one call."""
+
+    store: Store
+    number: int
+    token: bytes
+    stored: Identity
+    at_once: int
+    reached: Identity = field(init=False)
+    """what the store will hold after ``flush``"""
+    _writes: list[bytes] = field(default_factory=list)
+    _size: int = 0
+
+    def __post_init__(self) -> None:
+        self.reached = self.stored
+
+    def add(self, after: Identity, writes: bytes) -> None:
+        self.reached = after
+        self._writes.append(writes)
+        self._size += len(writes)
+        if self._size >= self.at_once:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.reached == self.stored:
+            return
+        writes, before = b"".join(self._writes), self.stored.sequence
+        if self.store.fill(self.number, self.token, self.reached, before, writes) is Applied.GAP:
+            raise Retry(f"the store lost state of partition {self.number} during its recovery")
+        self.stored, self._writes, self._size = self.reached, [], 0
 
 
 class _NotContinuous(Exception):

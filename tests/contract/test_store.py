@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import pack
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from hypothesis import strategies as some
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from processor.adapters import redis_store
 from processor.adapters.memory_store import MemoryStore
 from processor.adapters.redis_store import RedisStore, script
 from processor.adapters.store import (
@@ -28,6 +30,7 @@ from processor.adapters.store import (
     StoreFenced,
     StoreUnavailable,
     StoreUnusable,
+    View,
 )
 from processor.core.writes import (
     DeleteEntry,
@@ -58,6 +61,13 @@ class Backend:
     half: Half
 
 
+class Filled(RedisStore):
+    """``fill`` in the place of ``apply``: the contract is the same."""
+
+    def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        return self.fill(partition, token, after, before, writes)
+
+
 def needs(missing: str | None) -> None:
     """Without a server: skip at home, fail in CI."""
     if missing:
@@ -86,16 +96,18 @@ def own() -> Iterator[RedisServer]:
         yield one
 
 
-@pytest.fixture(scope="module", params=["memory", "redis", "redis-cluster"])
+@pytest.fixture(scope="module", params=["memory", "redis", "redis-filled", "redis-cluster"])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     if request.param == "memory":
         yield Backend(MemoryStore, half_in_memory)
         return
-    which = request.getfixturevalue("server" if request.param == "redis" else "cluster")
+    in_cluster = request.param == "redis-cluster"
+    which = request.getfixturevalue("cluster" if in_cluster else "server")
+    kind = Filled if request.param == "redis-filled" else RedisStore
     opened: list[RedisStore] = []
 
     def open_store() -> Store:
-        opened.append(RedisStore(which.url, f"test-{uuid.uuid4().hex}", cluster=request.param != "redis"))
+        opened.append(kind(which.url, f"test-{uuid.uuid4().hex}", cluster=in_cluster))
         return opened[-1]
 
     yield Backend(open_store, half_in_redis)
@@ -607,6 +619,44 @@ def test_a_full_server_needs_a_person(own: RedisServer) -> None:
         client.config_set("maxmemory", 1)
     with pytest.raises(StoreUnusable, match="Raise maxmemory"):
         store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
+
+
+def test_a_full_server_takes_nothing_of_a_restore(own: RedisServer) -> None:
+    store = opened(own.url)
+    with own.client() as client:
+        client.config_set("maxmemory", 1)
+        with pytest.raises(StoreUnusable, match="Raise maxmemory"):
+            store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
+        client.config_set("maxmemory", 0)
+    assert store.look_up(0, OURS, [number(1)], 0, 0) == View(None, [None])
+    assert store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"))) is Applied.DONE
+
+
+def test_a_claim_between_the_check_and_the_writes_of_a_restore_stops_them(
+    own: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = opened(own.url), unclaimed(own.url)
+    inner = redis_store._transaction
+
+    def late(*arguments: Any) -> list[Any]:
+        theirs.claim(0, THEIRS)
+        return inner(*arguments)
+
+    monkeypatch.setattr(redis_store, "_transaction", late)
+    with pytest.raises(StoreUnavailable, match="meanwhile"):
+        ours.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
+    assert theirs.look_up(0, THEIRS, [number(1)], 0, 0) == View(None, [None])
+    with pytest.raises(StoreFenced):
+        ours.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
+
+
+def test_entries_that_could_not_be_written_are_no_state(own: RedisServer) -> None:
+    store = opened(own.url)
+    with own.client() as client:
+        client.set("{app:0}:entries", "mine")
+    with pytest.raises(StoreUnusable, match="another prefix"):
+        store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"), SetField(b"f", b"1")))
+    assert store.peek(0)[0] is None
 
 
 def test_what_we_may_not_see_is_a_doubt_and_no_failure(own: RedisServer) -> None:

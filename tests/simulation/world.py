@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -57,6 +57,8 @@ PACE = Pace(
 )
 
 
+AT_ONCE = 2_000
+"""bytes of the changelog for one call of the store: sometimes several batches, sometimes one"""
 QUIET = ("send:", "bounds:", "partitions:", "poll:after")
 """Calls at which nothing can happen that could not happen at the next one."""
 
@@ -100,6 +102,9 @@ class HookedStore:
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         return self._call("apply", lambda: self.inner.apply(partition, token, after, before, writes))  # type: ignore[no-any-return]
+
+    def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        return self._call("fill", lambda: self.inner.fill(partition, token, after, before, writes))  # type: ignore[no-any-return]
 
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._call("fields", lambda: list(self.inner.fields(partition, token))))
@@ -180,6 +185,7 @@ class World:
             entropy=lambda n: self.rng.randbytes(n),
             trim=self.broker.delete_records,
         )
+        worker.recovery = replace(worker.recovery, at_once=AT_ONCE)
         while True:
             try:
                 worker.run_once(0.0)

@@ -21,53 +21,102 @@ local function verdict()
   return nil
 end
 
--- What is left of the operations when later ones have overwritten earlier ones; false stands for "deleted".
-local entries, fields, slabs = {}, {}, {}
+-- Entries are most of the bytes, so they are kept flat, in chunks of `id, value, id, value...` for one HSET each, in the
+-- order they came in; `gone` are those whose last operation was to delete them. Of fields and slabs only what is left
+-- when later operations have overwritten earlier ones; false stands for "deleted".
+local chunks, chunk, count = {}, {}, 0
+local gone, any_gone = {}, false
+local fields, slabs = {}, {}
 
-local at = 1
+local ENDED = { err = 'MALFORMED the writes end in the middle of an operation' }
 
-local function take(size)
-  local start = at
-  at = at + size
-  if at > LENGTH + 1 then error({ err = 'MALFORMED the writes end in the middle of an operation' }) end
-  return sub(BLOB, start, at - 1)
-end
-
-local function u16()
-  local high, low = byte(take(2), 1, 2)
+local function u16(at)
+  local high, low = byte(BLOB, at, at + 1)
+  if not low then error(ENDED) end
   return high * 256 + low
 end
 
-local function u32()
-  return (struct.unpack('>I4', take(4)))
+local function u32(at)
+  return u16(at) * 65536 + u16(at + 2)
 end
 
+local function sized(at, size)
+  return sub(BLOB, at, at + size - 1), at + size
+end
+
+-- Each takes the place after the letter and returns that of the next operation.
 local operations = {
-  E = function()
-    local id = take(ID_BYTES)
-    entries[id] = take(u16())
+  [byte('S')] = function(at)
+    local name
+    name, at = sized(at + 2, u16(at))
+    fields[name], at = sized(at + 4, u32(at))
+    return at
   end,
-  e = function() entries[take(ID_BYTES)] = false end,
-  S = function()
-    local name = take(u16())
-    fields[name] = take(u32())
+  [byte('s')] = function(at)
+    local name
+    name, at = sized(at + 2, u16(at))
+    fields[name] = false
+    return at
   end,
-  s = function() fields[take(u16())] = false end,
-  D = function()
-    local slot = decimal(u32())
-    local sequence = take(8) -- stays bytes: a Lua number holds only 53 bits
+  [byte('D')] = function(at)
+    local slot = decimal(u32(at))
+    local sequence = sub(BLOB, at + 4, at + 11) -- stays bytes: a Lua number holds only 53 bits
     slabs[slot] = slabs[slot] or { puts = {} }
-    slabs[slot].puts[sequence] = take(u32())
+    slabs[slot].puts[sequence], at = sized(at + 16, u32(at + 12))
+    return at
   end,
-  d = function() slabs[decimal(u32())] = { dropped = true, puts = {} } end,
+  [byte('d')] = function(at)
+    slabs[decimal(u32(at))] = { dropped = true, puts = {} }
+    return at + 4
+  end,
 }
 
+local SET, DELETE = byte('E'), byte('e')
+
 local function read()
+  local at = 1
   while at <= LENGTH do
-    local operation = operations[take(1)]
-    if not operation then error({ err = 'MALFORMED unknown operation at byte ' .. (at - 2) }) end
-    operation()
+    local letter = byte(BLOB, at)
+    if letter == SET then
+      local high, low = byte(BLOB, at + 17, at + 18)
+      if not low then error(ENDED) end
+      local id, last = sub(BLOB, at + 1, at + 16), at + 18 + high * 256 + low
+      chunk[count + 1], chunk[count + 2] = id, sub(BLOB, at + 19, last)
+      count = count + 2
+      if count == MANY then
+        chunks[#chunks + 1] = chunk
+        chunk, count = {}, 0
+      end
+      if any_gone then gone[id] = nil end
+      at = last + 1
+    elseif letter == DELETE then
+      gone[sub(BLOB, at + 1, at + 16)] = true
+      any_gone = true
+      at = at + 17
+    else
+      local operation = operations[letter]
+      if not operation then error({ err = 'MALFORMED unknown operation at byte ' .. (at - 1) }) end
+      at = operation(at + 1)
+    end
   end
+  if at ~= LENGTH + 1 then error(ENDED) end
+end
+
+local function write_entries()
+  if count > 0 then chunks[#chunks + 1] = chunk end
+  for index = 1, #chunks do
+    redis.call('HSET', ENTRIES, unpack(chunks[index]))
+  end
+  local dead, deads = {}, 0
+  for id in pairs(gone) do
+    deads = deads + 1
+    dead[deads] = id
+    if deads == MANY then
+      redis.call('HDEL', ENTRIES, unpack(dead))
+      dead, deads = {}, 0
+    end
+  end
+  if deads > 0 then redis.call('HDEL', ENTRIES, unpack(dead)) end
 end
 
 local function write(key, values)
@@ -106,6 +155,7 @@ end
 
 local answer = verdict()
 if answer then return answer end
+redis.call('HLEN', ENTRIES) -- fails on a key of another type, as commands before us in a transaction have
 
 local fine, problem = pcall(read)
 if not fine then return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem)) end
@@ -113,7 +163,7 @@ for slot in pairs(slabs) do
   if is_elsewhere(slot) then return elsewhere(slot) end
 end
 
-write(ENTRIES, entries)
+write_entries()
 write(FIELDS, fields)
 for slot, change in pairs(slabs) do
   write_slab(slot, change)
