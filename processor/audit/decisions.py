@@ -45,6 +45,8 @@ class Decisions:
     def __init__(self, shelf: Shelf, number: int) -> None:
         self.shelf, self.number, self.topic = shelf, number, shelf.topic
         self._taken: tuple[str, int, list[Record]] | None = None
+        self._hashed: tuple[list[bytes], str] = ([], decisions_digest([]))
+        """the decisions a digest was last made of, and the digest"""
 
     def of(self, journal: JournalRecord) -> list[Record]:
         """Those that say they are of this batch; asked for again, the same."""
@@ -56,12 +58,16 @@ class Decisions:
         if not self.shelf.alike:
             return [r for lane in self.shelf.lanes.values() for r in _of_batch(lane, journal.sequence, [])]
         lane = self.shelf.lanes[self.number]
-        records: list[Record] = []
-        while len(records) < journal.decisions and (record := lane.next()) is not None:
-            records.append(record)
-        if decisions_digest([r.value or b"" for r in records]) == journal.decisions_digest:
+        records = lane.take(journal.decisions)
+        if self.digest_of([r.value or b"" for r in records]) == journal.decisions_digest:
             return records
         return _of_batch(lane, journal.sequence, records)
+
+    def digest_of(self, values: list[bytes]) -> str:
+        """Of these decisions. The same are asked for twice: as they were recorded, and as they follow."""
+        if values != self._hashed[0]:
+            self._hashed = (values, decisions_digest(values))
+        return self._hashed[1]
 
     def skip_to(self, journal: JournalRecord) -> None:
         """Leave out the decisions of batches before this one.
@@ -103,14 +109,13 @@ class Decisions:
 
     # Comparing
 
-    def compare(self, journal: JournalRecord, made: Sequence[Made], values: Sequence[bytes]) -> list[Finding]:
+    def compare(self, journal: JournalRecord, made: Sequence[Made], values: list[bytes]) -> list[Finding]:
         """``values`` are the decisions that follow, as they are published."""
         records = self.of(journal)
-        if len(records) == len(values) and all(
-            r.value == value and r.key == one.tenant.encode()
-            for r, value, one in zip(records, values, made, strict=True)
-        ):
-            return []
+        if [r.value for r in records] == values:
+            keys = {tenant: tenant.encode() for tenant in {one.tenant for one in made}}
+            if [r.key for r in records] == [keys[one.tenant] for one in made]:
+                return []
         if not self.shelf.alike and {(r.key, r.value) for r in records} == {
             (one.tenant.encode(), value) for one, value in zip(made, values, strict=True)
         }:

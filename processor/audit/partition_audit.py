@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from processor.core.identity import Identity
-from processor.core.journal import JournalRecord, decisions_digest, state_digest
+from processor.core.journal import JournalRecord, state_digest
 from processor.core.learner import IN_FORCE, Drawn
 from processor.core.step import Asked, Outcome
 
@@ -141,7 +141,7 @@ class _Auditing:
         found: list[Finding] = []
         if self.source.has("decisions"):
             found += outputs.decisions.compare(journal, outcome.decisions, published)
-        follows = decisions_digest(values)
+        follows = outputs.decisions.digest_of(values)
         if follows != journal.decisions_digest:
             text = f"the {journal.decisions} decisions of batch {journal.sequence} are not those that follow"
             found.append(self._in_journal("decisions-digest", batch, text, journal.decisions_digest, follows))

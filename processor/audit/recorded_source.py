@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from processor.adapters.log import Record
 
 from . import manifest
-from .recording import read_file
+from .recording import read_lists
 from .sources import RecordingError, Role
 
 
@@ -49,22 +49,27 @@ class RecordedSource:
 
 def ordered(files: Iterable[Path], topic: str, partition: int, start: int) -> Iterator[Record]:
     """The records of files that follow each other, with a look at whether they do."""
+    return chain.from_iterable(_ordered_lists(files, topic, partition, start))
+
+
+def _ordered_lists(files: Iterable[Path], topic: str, partition: int, start: int) -> Iterator[list[Record]]:
     last = -1
     try:
         for path in files:
-            for record in read_file(path):
-                offset = record.offset
-                if offset <= last or record.partition != partition or record.topic != topic:
-                    raise RecordingError(
-                        f"{path}: {record.topic}[{record.partition}] offset {offset} is not where it belongs, it comes "
-                        f"after {topic}[{partition}] offset {last}",
-                        topic=record.topic,
-                        partition=record.partition,
-                        offset=offset,
-                    )
-                last = offset
-                if offset >= start:
-                    yield record
+            for found in read_lists(path):
+                for i, record in enumerate(found):
+                    offset = record.offset
+                    if offset <= last or record.partition != partition or record.topic != topic:
+                        yield [before for before in found[:i] if before.offset >= start]
+                        raise RecordingError(
+                            f"{path}: {record.topic}[{record.partition}] offset {offset} is not where it belongs, it "
+                            f"comes after {topic}[{partition}] offset {last}",
+                            topic=record.topic,
+                            partition=record.partition,
+                            offset=offset,
+                        )
+                    last = offset
+                yield found if found[0].offset >= start else [one for one in found if one.offset >= start]
     except RecordingError as problem:
         if not problem.topic:
             problem.topic, problem.partition, problem.offset = topic, partition, last + 1

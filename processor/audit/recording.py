@@ -8,6 +8,7 @@ escapes nothing beyond ASCII.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,17 @@ def encoded(lines: Iterable[Line]) -> bytes:
 
 def read_file(path: Path) -> Iterator[Record]:
     """The records of one file, in its order; compressed or not, by the file's own first bytes."""
+    return chain.from_iterable(read_lists(path))
+
+
+def read_lists(path: Path) -> Iterator[list[Record]]:
+    """``read_file``, as many at a time as come together: no layer above needs to look at each."""
     last: Record | None = None
     try:
         for chunk in line_chunks(path):
-            for last in records(chunk):
-                yield last
+            for found in lists(chunk):
+                last = found[-1]
+                yield found
     except (Truncated, Unreadable) as problem:
         raise _after(last, f"{path} {problem}") from None
     except OSError as problem:
@@ -132,23 +139,29 @@ def line_chunks(path: Path) -> Iterator[bytes]:
 
 def records(chunk: bytes) -> Iterator[Record]:
     """The records of some whole lines."""
+    return chain.from_iterable(lists(chunk))
+
+
+def lists(chunk: bytes) -> Iterator[list[Record]]:
+    """The records of some whole lines, all at once if nothing is wrong with them; no list is empty."""
     try:
-        lines = _DECODER.decode_lines(chunk)
-    except (UnicodeDecodeError, msgspec.MsgspecError):  # one by one, so that what is wrong is told from the rest
-        yield from (_lenient(line) for line in chunk.split(b"\n") if line.strip())
+        found = [
+            Record(
+                line.topic,
+                line.partition,
+                line.offset,
+                line.ts,
+                key.encode() if (key := line.key).__class__ is str else _bytes(line.key_base64),
+                payload.encode() if (payload := line.payload).__class__ is str else _bytes(line.payload_base64),
+                () if line.headers is UNSET and line.headers_base64 is UNSET else _headers(line, "utf-8"),
+            )
+            for line in _DECODER.decode_lines(chunk)
+        ]
+    except (msgspec.MsgspecError, ValueError):  # one by one, so that what is wrong is told from the rest
+        yield from ([_lenient(line)] for line in chunk.split(b"\n") if line.strip())
         return
-    for line in lines:
-        key, payload = line.key, line.payload
-        plain = line.headers is UNSET and line.headers_base64 is UNSET
-        yield Record(
-            line.topic,
-            line.partition,
-            line.offset,
-            line.ts,
-            key.encode() if key.__class__ is str else _bytes(line.key_base64),
-            payload.encode() if payload.__class__ is str else _bytes(line.payload_base64),
-            () if plain else _headers(line, "utf-8"),
-        )
+    if found:
+        yield found
 
 
 def _lenient(text: bytes) -> Record:
@@ -179,7 +192,8 @@ def _headers(line: Line, encoding: str) -> Headers:
     names, values = line.headers[::2], line.headers[1::2]
     if len(names) != len(values):
         raise ValueError(f"headers of offset {line.offset} are not pairs of name and value")
-    return tuple(
-        ((name or "").encode(encoding).decode("utf-8", "replace"), None if value is None else value.encode(encoding))
-        for name, value in zip(names, values, strict=True)
-    )
+    contents = [None if value is None else value.encode(encoding) for value in values]
+    if encoding == "utf-8":
+        return tuple(zip([name or "" for name in names], contents, strict=True))
+    known = [(name or "").encode(encoding).decode("utf-8", "replace") for name in names]
+    return tuple(zip(known, contents, strict=True))

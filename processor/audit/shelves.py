@@ -25,6 +25,12 @@ class Lane:
     def next(self) -> Record | None:
         return self._back.popleft() if self._back else next(self._records, None)
 
+    def take(self, count: int) -> list[Record]:
+        """The next so many, as far as there are any."""
+        found = [self._back.popleft() for _ in range(min(count, len(self._back)))]
+        found += islice(self._records, max(count - len(found), 0))
+        return found
+
     def put_back(self, record: Record) -> None:
         self._back.appendleft(record)
 

@@ -47,7 +47,7 @@ class DeadLetters:
             if record is None:
                 found.append(self._finding(journal, None, f"{where} should be here", "", str(letter.reason)))
                 continue
-            reason = _headers(record).get("gforce.reason", "")
+            reason = _said(record, "gforce.reason")
             if reason != letter.reason:
                 found.append(
                     self._finding(journal, record.offset, f"the reason for {where} differs", reason, str(letter.reason))
@@ -73,14 +73,15 @@ class DeadLetters:
 
     def _read_on(self) -> None:
         """One record of every partition."""
+        mine = str(self.number).encode()
         for lane in list(self._lanes):
             record = next(lane, None)
             if record is None:
                 self._lanes.remove(lane)
                 continue
-            headers = _headers(record)
-            if headers.get("gforce.partition") == str(self.number) and headers.get("gforce.offset", "").isdigit():
-                self._seen[headers.get("gforce.topic", ""), int(headers["gforce.offset"])] = record
+            headers = dict(record.headers)
+            if headers.get("gforce.partition") == mine and (offset := headers.get("gforce.offset") or b"").isdigit():
+                self._seen[_said(record, "gforce.topic"), int(offset)] = record
 
     def added(self, record: Record, place: str) -> Finding:
         return Finding(
@@ -89,7 +90,7 @@ class DeadLetters:
             partition=record.partition,
             offset=record.offset,
             text=f"nothing in the record leads to this dead letter of {place}",
-            recorded=_headers(record).get("gforce.reason", ""),
+            recorded=_said(record, "gforce.reason"),
         )
 
     def _finding(
@@ -116,8 +117,9 @@ def _content(letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
     return (raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None, value)
 
 
-def _headers(record: Record) -> dict[str, str]:
-    return {name: (value or b"").decode(errors="replace") for name, value in record.headers}
+def _said(record: Record, name: str) -> str:
+    """What a header says; the last of that name."""
+    return (dict(record.headers).get(name) or b"").decode(errors="replace")
 
 
 class Alerts:

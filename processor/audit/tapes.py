@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from hashlib import blake2b
+from itertools import islice
+from operator import attrgetter
+
+import msgspec
 
 from processor.adapters.log import Record
 from processor.core.journal import JournalRecord, Range, record_hash
@@ -17,6 +23,9 @@ from .sources import Role, Source
 
 HASH = 8
 FEW = 3
+MORE = 1_000
+"""records read at a time where there are more than the journal counts"""
+_offset = attrgetter("offset")
 
 
 @dataclass
@@ -36,7 +45,8 @@ class Tape:
         self.topic = source.topic(role)
         self._bounds = source.bounds(role, partition)
         self._records: Iterator[Record] = iter(())
-        self._held: Record | None = None
+        self._held: list[Record] = []
+        """read already, and after ``position``"""
         self._open = False
         self._first: int | None = None
         """offset of the first record there is"""
@@ -48,13 +58,11 @@ class Tape:
 
     def take(self, journal: JournalRecord, part: Range) -> Taken:
         """The records of a batch. Raises NotAuditable where the record does not reach."""
-        records = self._between(part.start, part.next)
+        records = self._between(part.start, part.next, part.count)
         self.read += len(records)
         hashes = _hashes(part)
-        if len(hashes) == HASH * part.count and len(records) == part.count:
-            mine = b"".join([record_hash(r.key, r.value, r.timestamp) for r in records])
-            if mine == hashes:
-                return Taken(records)
+        if len(hashes) == HASH * part.count and len(records) == part.count and hashes_of(records) == hashes:
+            return Taken(records)
         self._check_reach(journal, part, len(records))
         return _Differences(self, journal, part, records, hashes).taken()
 
@@ -73,29 +81,23 @@ class Tape:
     def rest(self) -> int:
         """How many records there are after what the journal covers."""
         self._between(self.position, self.position)
-        return (self._held is not None) + sum(1 for _ in self._records)
+        return len(self._held) + sum(1 for _ in self._records)
 
-    def _between(self, start: int, stop: int) -> list[Record]:
+    def _between(self, start: int, stop: int, count: int = 0) -> list[Record]:
+        """The records of these offsets, which should be ``count``."""
         if not self._open or start < self.position:
-            self._records, self._held, self._open = iter(self._source.read(self.role, self.number, start)), None, True
+            self._records, self._held, self._open = iter(self._source.read(self.role, self.number, start)), [], True
         self.position = stop
-        found: list[Record] = []
-        held, self._held = self._held, None
-        if held is not None:
-            if held.offset >= stop:
-                self._held = held
-                return found
-            if held.offset >= start:
-                found.append(held)
-        for record in self._records:
-            if record.offset >= stop:
-                self._held = record
-                break
-            if record.offset >= start:
-                found.append(record)
-        if self._first is None and (found or self._held):
-            self._first = (found[0] if found else self._held).offset  # type: ignore[union-attr]
-        return found
+        wanted = max(min(count, stop - start), 0) + 1  # one more, to see that there are no others
+        found = self._held
+        found += islice(self._records, max(wanted - len(found), 0))
+        while found and found[-1].offset < stop and (more := list(islice(self._records, MORE))):
+            found += more
+        first, end = (bisect_left(found, offset, key=_offset) for offset in (start, stop))
+        if self._first is None and first < len(found):
+            self._first = found[first].offset
+        self._held = found[end:]
+        return found[first:end]
 
     def _check_reach(self, journal: JournalRecord, part: Range, found: int) -> None:
         """A stretch that nobody kept is no difference, but nothing can be said about it either."""
@@ -120,6 +122,23 @@ class Tape:
     def _first_of(self, part: Range) -> bool:
         """Whether nothing at all was there before this range: then its beginning may simply not be kept."""
         return self._first is not None and self._first >= part.start
+
+
+def hashes_of(records: Sequence[Record]) -> bytes:
+    """``record_hash`` of every record, one after the other; copies of one hash object are cheaper than new ones.
+
+    >>> records = [Record("t", 0, 7, 1700, b"acme", b"{}"), Record("t", 0, 8, -1, None, None)]
+    >>> hashes_of(records) == b"".join(record_hash(r.key, r.value, r.timestamp) for r in records)
+    True
+    """
+    encode, fresh = msgspec.msgpack.Encoder().encode, blake2b(digest_size=HASH).copy
+    found = []
+    for record in records:
+        value, one = record.value, fresh()
+        one.update(encode((record.key, record.timestamp)))
+        one.update(b"\x00" if value is None else b"\x01" + value)
+        found.append(one.digest())
+    return b"".join(found)
 
 
 def _hashes(part: Range) -> bytes:
