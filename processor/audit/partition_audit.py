@@ -31,12 +31,12 @@ def audit_partition(
     source: Source, number: int, options: Options, progress: Callable[[int], None] = lambda records: None
 ) -> PartitionAudit:
     """Never raises for what is wrong with the record: that is what it is there to tell."""
-    with _few_collections():
+    with few_collections():
         return _Auditing(source, number, options).run(progress)
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Records come and go by the thousand and hold no cycles: looking for some every 700 objects takes a tenth."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)

@@ -248,13 +248,15 @@ class Replay:
 
     # What follows
 
+    def _asked(self, batch: ReplayedBatch) -> Asked:
+        journal = batch.journal
+        poison = {(source, offset) for source, offset in journal.poison}
+        asked = decode(batch.raws, self.number, journal.partitions, journal.now, self.book.in_force(), poison)
+        return asked if self.transform is None else self.transform(journal, asked)
+
     def _recompute(self, batch: ReplayedBatch) -> None:
         journal, terms = batch.journal, self.book.in_force()
-        poison = {(source, offset) for source, offset in journal.poison}
-        asked = decode(batch.raws, self.number, journal.partitions, journal.now, terms, poison)
-        if self.transform is not None:
-            asked = self.transform(journal, asked)
-        batch.asked = asked
+        asked = batch.asked = self._asked(batch)
         entries, slabs = self.mirror.look_up(asked.ids, due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
         batch.entries = entries
         drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
