@@ -82,6 +82,7 @@ class _Auditing:
         for batch in replay.batches():
             self._batch(replay, batch)
             progress(replay.read)
+            del batch  # before the next one is made: its memory is used again
         self.found.add(replay.rest())
         self.found.add(self.anchor.missed_by(replay, self.result))
         if self.outputs is not None:

@@ -23,6 +23,9 @@ BAND = 1e-4
 """Ends of confidence bands come from library functions, which may differ in the last bit between machines."""
 BAND_FIELDS = ("lower", "upper")
 
+Place = tuple[str, int]
+"""Where a dead letter came from: topic and offset."""
+
 
 class DeadLetters:
     """The dead letters of one partition of the inputs; told apart by the place in their headers.
@@ -31,30 +34,28 @@ class DeadLetters:
     """
 
     def __init__(self, source: Source, number: int) -> None:
-        self.topic, self.number = source.topic("dead_letters"), number
+        self.topic, self.number, self._mine = source.topic("dead_letters"), number, str(number).encode()
         self._topics = (source.topic("requests"), source.topic("feedback"))
         self._lanes = [iter(source.read("dead_letters", j)) for j in source.partitions("dead_letters")]
-        self._seen: dict[tuple[str, int], Record] = {}
-        self._compared = 0
+        self._seen: dict[Place, Record] = {}
 
     def compare(self, journal: JournalRecord, letters: Sequence[DeadLetter]) -> list[Finding]:
         found: list[Finding] = []
         for letter in letters:
-            self._compared += 1
             place = (self._topics[letter.raw.source != REQUESTS], letter.raw.offset)
             record = self._seen.pop(place, None) or self._look_for(place)
-            where = f"{place[0]} [{self.number}] at {place[1]}"
-            if record is None:
-                found.append(self._finding(journal, None, f"{where} should be here", "", str(letter.reason)))
-                continue
-            reason = _said(record, "gforce.reason")
-            if reason != letter.reason:
-                found.append(
-                    self._finding(journal, record.offset, f"the reason for {where} differs", reason, str(letter.reason))
-                )
-            elif _content(letter) not in ((record.key, record.value), (None, record.value)):
-                found.append(self._finding(journal, record.offset, f"{where} is not what came", _shown(record.value)))
+            if record is None or not _is_of(record, letter):
+                found.append(self._difference(journal, letter, record, f"{place[0]} [{self.number}] at {place[1]}"))
         return found
+
+    def _difference(self, journal: JournalRecord, letter: DeadLetter, record: Record | None, where: str) -> Finding:
+        if record is None:
+            return self._finding(journal, None, f"{where} should be here", "", str(letter.reason))
+        reason = _said(record, "gforce.reason")
+        if reason != letter.reason:
+            text = f"the reason for {where} differs"
+            return self._finding(journal, record.offset, text, reason, str(letter.reason))
+        return self._finding(journal, record.offset, f"{where} is not what came", _shown(record.value))
 
     def rest(self) -> Iterable[tuple[Record, str, int, int]]:
         """What nothing leads to, with the place it names: in words, by input (0 or 1) and by offset."""
@@ -63,7 +64,7 @@ class DeadLetters:
         for (topic, offset), record in self._seen.items():
             yield record, f"{topic} [{self.number}] at {offset}", int(topic != self._topics[0]), offset
 
-    def _look_for(self, place: tuple[str, int]) -> Record | None:
+    def _look_for(self, place: Place) -> Record | None:
         limit = len(self._seen) + AHEAD
         while self._lanes and len(self._seen) < limit:
             self._read_on()
@@ -73,15 +74,15 @@ class DeadLetters:
 
     def _read_on(self) -> None:
         """One record of every partition."""
-        mine = str(self.number).encode()
-        for lane in list(self._lanes):
+        for lane in tuple(self._lanes):
             record = next(lane, None)
             if record is None:
                 self._lanes.remove(lane)
                 continue
             headers = dict(record.headers)
-            if headers.get("gforce.partition") == mine and (offset := headers.get("gforce.offset") or b"").isdigit():
-                self._seen[_said(record, "gforce.topic"), int(offset)] = record
+            offset = headers.get("gforce.offset") or b""
+            if headers.get("gforce.partition") == self._mine and offset.isdigit():
+                self._seen[(headers.get("gforce.topic") or b"").decode(errors="replace"), int(offset)] = record
 
     def added(self, record: Record, place: str) -> Finding:
         return Finding(
@@ -115,6 +116,14 @@ def _content(letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
     if value is not None and len(value) > MAX_DEAD_LETTER:
         value = value[:1_000]
     return (raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None, value)
+
+
+def _is_of(record: Record, letter: DeadLetter) -> bool:
+    """Whether this is the letter, for the same reason and with the same content."""
+    if _said(record, "gforce.reason") != letter.reason:
+        return False
+    key, value = _content(letter)
+    return value == record.value and key in (record.key, None)
 
 
 def _said(record: Record, name: str) -> str:
