@@ -365,7 +365,7 @@ _REMEDIES = {
     "OOM": "It is full. Raise maxmemory, or keep fewer pending decisions (shorter horizons).",
     "NOAUTH": "It wants a password. Put user and password into the address.",
     "WRONGPASS": "Correct user and password in the address.",
-    "NOPERM": "The user lacks rights. Allow EVAL, EVALSHA, transactions, hash and sorted-set commands on keys with the prefix.",
+    "NOPERM": "The user lacks rights. Allow EVAL, EVALSHA, WATCH, MULTI, hash and sorted-set commands on its keys.",
     "MISCONF": "It cannot save to its disk and refuses writes. Look at its log and its disk.",
     "WRONGTYPE": "Something else uses keys of the same name. Choose another prefix.",
     "MOVED": "It is part of a cluster. Set cluster to true.",

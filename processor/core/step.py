@@ -333,9 +333,12 @@ class _Step:
         self.entries.update(zip(keys, decided.entries, strict=True))
         self.changed.update(zip(keys, decided.entries, strict=True))
         parked = decided.docket.parked
-        for key, slot in zip(keys, decided.slots, strict=True):
-            if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
-                self._wait(key, slot)
+        if len(slots := set(decided.slots)) == 1 and not parked:
+            self.waiting_in.setdefault(slots.pop(), []).extend(keys)
+        else:
+            for key, slot in zip(keys, decided.slots, strict=True):
+                if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
+                    self._wait(key, slot)
         if parked or early:
             self._take_waiting(tenant, keys, parked, early, joined)
 

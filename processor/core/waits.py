@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,20 +53,28 @@ class Waits:
 
     def asked(self, at: Sequence[int]) -> None:
         """Decisions were asked for at these times."""
-        bins, width = self.bins, self.width
-        for one in at:
-            count, earliest = bins.get(one // width, (0, one))
-            bins[one // width] = count + 1, min(earliest, one)
+        for number, count, first in self._by_bin(at):
+            before, earliest = self.bins.get(number, (0, first))
+            self.bins[number] = before + count, min(earliest, first)
 
     def settled(self, at: Sequence[int]) -> None:
         """Decisions asked for at these times are labelled or have expired."""
-        bins, width = self.bins, self.width
-        for one in at:
-            count, earliest = bins.get(one // width, (1, one))
-            if count > 1:
-                bins[one // width] = count - 1, earliest
+        for number, count, _ in self._by_bin(at):
+            before, earliest = self.bins.get(number, (0, 0))
+            if before > count:
+                self.bins[number] = before - count, earliest
             else:
-                bins.pop(one // width, None)
+                self.bins.pop(number, None)
+
+    def _by_bin(self, at: Sequence[int]) -> Iterable[tuple[int, int, int]]:
+        """Numbers of bins, how many of these times are in each, and the first of them. Mostly all are in one."""
+        first, last = min(at), max(at)
+        if first // self.width == last // self.width:
+            return [(first // self.width, len(at), first)]
+        times: dict[int, list[int]] = {}
+        for one in at:
+            times.setdefault(one // self.width, []).append(one)
+        return [(number, len(mine), min(mine)) for number, mine in times.items()]
 
     def joined(self, buckets: Sequence[int], total: int) -> None:
         """Labels came, by bucket of ``DELAY_BOUNDS``, after this many seconds in all."""
