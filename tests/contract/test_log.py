@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import At, Committed, Fenced, Input, Output, Reader, Record, Retry, Stop
+from processor.adapters.log import At, Committed, Fenced, Headers, Input, Output, Reader, Record, Retry, Stop
 from processor.core.partitioning import murmur2, partition_of
 
 from .worlds import Diary, MemoryWorld, World, eventually, flat, poll_until
@@ -475,6 +475,21 @@ def test_bytes_headers_timestamps_and_nulls_survive(world: World, topic: str) ->
         Record(topic, 0, 1, NOW + 1, None, None),
         Record(topic, 0, 2, NOW + 2, b"", b""),
     ]
+
+
+def test_many_are_sent_as_each_by_itself_would_be(world: World, topic: str) -> None:
+    output, reader = opened(world), world.reader()
+    headers: Headers = (("h", b"x"), ("h", None))
+    many: list[tuple[bytes, bytes, Headers]] = [
+        (b"key-%d" % (i % 7), b"%d" % i, headers if i % 5 == 0 else ()) for i in range(30)
+    ]
+    output.begin()
+    output.send_all(topic, many)
+    output.commit()
+    for number in range(4):
+        wanted = [one for one in many if partition_of(one[0], 4) == number]
+        records = eventually(lambda number=number: list(reader.read(At(topic, number), 0)))  # type: ignore[misc]
+        assert [(record.key, record.value, record.headers) for record in records] == wanted
 
 
 def test_a_member_sees_what_a_reader_sees(world: World, names: tuple[str, str, str]) -> None:

@@ -6,9 +6,12 @@ The scheduler decides who goes on, and what goes wrong there. One seed, one hist
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -120,6 +123,41 @@ class HookedStore:
     def close(self) -> None: ...
 
 
+class Answer(Future[Any]):
+    """Whoever wants it waits until the calls before it, and its own, are made."""
+
+    def __init__(self, beside: Beside) -> None:
+        super().__init__()
+        self._beside = beside
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._beside.go_on(until=self)
+        return super().result(timeout)
+
+
+class Beside(Executor):
+    """In place of a thread beside the loop, now fast and now slow: a call is made at once, or when it is wanted."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._waiting: deque[tuple[Answer, Callable[[], Any]]] = deque()
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answer:
+        answer = Answer(self)
+        self._waiting.append((answer, partial(call, *args, **kwargs)))
+        if self._rng.random() < 0.5:
+            self.go_on(answer)
+        return answer
+
+    def go_on(self, until: Answer) -> None:
+        while not until.done():
+            answer, call = self._waiting.popleft()
+            try:
+                answer.set_result(call())
+            except Exception as error:
+                answer.set_exception(error)
+
+
 @dataclass
 class Process:
     """One processor: alive in its greenlet, asleep, or dead."""
@@ -135,6 +173,8 @@ class World:
 
     def __init__(self, seed: int, worker: type[Worker] = Worker, steps: int = 700, processes: int = 2) -> None:
         self.rng = Random(seed)
+        self.beside = Random(seed)
+        """by itself, so that a seed keeps its history whatever is done aside"""
         self.steps = steps
         self.worker = type(worker.__name__, (worker,), {"world": self})
         self.tokens: dict[int, int] = {}
@@ -183,6 +223,7 @@ class World:
             wall=lambda: self.now,
             tick=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
+            aside=Beside(self.beside),
             trim=self.broker.delete_records,
         )
         worker.recovery = replace(worker.recovery, at_once=AT_ONCE)
