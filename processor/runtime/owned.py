@@ -14,6 +14,8 @@ from processor.core.journal import ChangelogRecord, JournalRecord, changelog_par
 from processor.core.partition import Partition
 from processor.core.step import Asked, Outcome, Raw
 
+from .snapshots import Snapshots
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -33,16 +35,6 @@ class Pace:
 
 
 @dataclass
-class Snapshot:
-    """A copy of the state on its way into the changelog, a slice with each batch."""
-
-    cursor: bytes = b""
-    bytes: int = 0
-    start: int | None = None
-    """changelog offset of its first slice, known once that is committed"""
-
-
-@dataclass
 class Owned:
     """A partition this process owns, from the moment both its inputs are assigned."""
 
@@ -59,11 +51,7 @@ class Owned:
     idle_at: int = 0
     seen: int = 0
     garbage: int = 0
-    since_snapshot: int = 0
-    """bytes written to the changelog since the last whole snapshot"""
-    state_bytes: int = 0
-    """how large that snapshot was"""
-    snapshot: Snapshot | None = None
+    snapshots: Snapshots = field(default_factory=Snapshots)
     paused: set[str] = field(default_factory=set)
     """inputs not read from until what is buffered is committed"""
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
@@ -136,7 +124,7 @@ class Batch:
     @cached_property
     def changelog(self) -> list[ChangelogRecord]:
         """The slice first, if there is one: what the batch itself writes comes after it."""
-        first = self.page is not None and self.owned.snapshot is not None and self.owned.snapshot.cursor == b""
+        first = self.page is not None and self.owned.snapshots.begins
         writes = (self.page.writes if self.page else b"") + self.outcome.writes
         identity = self.identity
         return changelog_parts(

@@ -58,7 +58,7 @@ from processor.core.step import (
 from .aside import Inline
 from .faults import step_around_faults
 from .hashing import hashes_of
-from .owned import Batch, Owned, Pace, Question, Snapshot
+from .owned import Batch, Owned, Pace, Question
 from .publish import publish
 from .recovery import Recovery, Topics
 
@@ -268,7 +268,7 @@ class Worker:
 
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
-        owned.partition, owned.buffer, owned.first_buffered, owned.snapshot = None, {}, None, None
+        owned.partition, owned.buffer, owned.first_buffered, owned.snapshots.current = None, {}, None, None
         owned.retry_at, owned.trouble = 0, why
         if self.owned.get(owned.number) is owned:
             self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
@@ -316,7 +316,7 @@ class Worker:
         raws = [raw for raws in taken.values() for raw in raws]
         asked = decode(raws, owned.number, owned.partition.partitions, now, self.terms, set())
         ids = asked.ids
-        cursor = self._snapshot_cursor(owned) if raws else None
+        cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if raws else None
         answer = self.aside.submit(self._read, owned, ids, clock, cursor)
         return Question(owned, taken, raws, asked, ids, clock, now, answer)
 
@@ -369,14 +369,6 @@ class Worker:
         batch = self._batch(question, outcome, sorted(poison))
         batch.page = page
         return batch
-
-    def _snapshot_cursor(self, owned: Owned) -> bytes | None:
-        """Where the next slice of a snapshot begins, where one is under way or due."""
-        if owned.snapshot is None:
-            if owned.since_snapshot <= max(self.pace.snapshot_bytes, owned.state_bytes):
-                return None
-            owned.snapshot = Snapshot()
-        return owned.snapshot.cursor
 
     def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
         """The next records of each input, as the core reads them."""
@@ -597,22 +589,14 @@ class Worker:
             self.latency_sum += int(waited.sum())
 
     def _advance_snapshot(self, batch: Batch) -> None:
-        """A slice is committed: remember where the snapshot began, and once it is whole drop what is before it."""
-        owned, page, snapshot = batch.owned, batch.page, batch.owned.snapshot
-        parts = batch.changelog
-        owned.since_snapshot += sum(len(part.writes) for part in parts)
-        if page is None or snapshot is None:
-            return
-        at = At(self.topics.changelog, owned.number)
-        if snapshot.cursor == b"" and snapshot.start is None and at in self._written:
-            snapshot.start = self._written[at] - len(parts) + 1
-        snapshot.bytes += len(page.writes)
-        snapshot.cursor = page.cursor
-        if page.cursor == b"":
-            owned.state_bytes, owned.since_snapshot, owned.snapshot = snapshot.bytes, 0, None
+        """Once a snapshot is whole, drop what is before it."""
+        parts, at = batch.changelog, At(self.topics.changelog, batch.owned.number)
+        first = self._written[at] - len(parts) + 1 if at in self._written else None
+        whole = batch.owned.snapshots.advance(batch.page, sum(len(part.writes) for part in parts), first)
+        if whole is not None:
             self.totals["snapshots"] += 1
-            if snapshot.start is not None:
-                self._trim(at, snapshot.start)
+            if whole.start is not None:
+                self._trim(at, whole.start)
 
     def _trim(self, at: At, offset: int) -> None:
         try:

@@ -1,0 +1,60 @@
+"""Copies of a partition's state on their way into the changelog, a slice with each batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from processor.adapters.store import Page
+
+
+@dataclass
+class Snapshot:
+    """One that is under way."""
+
+    cursor: bytes = b""
+    """where its next slice begins"""
+    bytes: int = 0
+    start: int | None = None
+    """changelog offset of its first slice, known once that is committed"""
+
+
+@dataclass
+class Snapshots:
+    """When to take one, and how far it is."""
+
+    written: int = 0
+    """bytes written to the changelog since the last whole one"""
+    size: int = 0
+    """how large that was"""
+    current: Snapshot | None = None
+
+    def cursor(self, least: int) -> bytes | None:
+        """Where the next slice begins. One is due when more than ``least``, and more than the state, was written."""
+        if self.current is None:
+            if self.written <= max(least, self.size):
+                return None
+            self.current = Snapshot()
+        return self.current.cursor
+
+    @property
+    def begins(self) -> bool:
+        """Whether the next slice is the first."""
+        return self.current is not None and self.current.cursor == b""
+
+    def advance(self, page: Page | None, written: int, first: int | None) -> Snapshot | None:
+        """A batch is committed, with this slice, so many bytes, and at this offset of the changelog if that is known.
+
+        Returns the snapshot if it is whole now.
+        """
+        self.written += written
+        snapshot = self.current
+        if page is None or snapshot is None:
+            return None
+        if self.begins and snapshot.start is None:
+            snapshot.start = first
+        snapshot.bytes += len(page.writes)
+        snapshot.cursor = page.cursor
+        if page.cursor != b"":
+            return None
+        self.size, self.written, self.current = snapshot.bytes, 0, None
+        return snapshot
