@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from itertools import chain
+from struct import Struct
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -293,11 +294,14 @@ def _version(server: Any) -> str:
     return f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info.get('redis_version')}"
 
 
+_IDS = Struct(f"{ID_BYTES}s")
+
+
 def _slab(content: list[bytes], pieces: list[list[bytes | None]]) -> list[tuple[bytes, bytes | None]]:
     """The ids of a slab with their entries, each once, in the order they were put there."""
     entries = chain.from_iterable(pieces)
     parts = [
-        (sequence, [(ids[at : at + ID_BYTES], next(entries)) for at in range(0, len(ids), ID_BYTES)])
+        (sequence, list(zip(chain.from_iterable(_IDS.iter_unpack(ids)), entries)))  # noqa: B905
         for sequence, ids in zip(content[::2], content[1::2], strict=True)
     ]
     parts.sort(key=lambda part: part[0])  # big-endian bytes sort as the numbers do
@@ -365,7 +369,7 @@ _REMEDIES = {
     "OOM": "It is full. Raise maxmemory, or keep fewer pending decisions (shorter horizons).",
     "NOAUTH": "It wants a password. Put user and password into the address.",
     "WRONGPASS": "Correct user and password in the address.",
-    "NOPERM": "The user lacks rights. Allow EVAL, EVALSHA, WATCH, MULTI, hash and sorted-set commands on its keys.",
+    "NOPERM": "The user lacks rights. Allow scripts, transactions, hash and sorted-set commands on its keys.",
     "MISCONF": "It cannot save to its disk and refuses writes. Look at its log and its disk.",
     "WRONGTYPE": "Something else uses keys of the same name. Choose another prefix.",
     "MOVED": "It is part of a cluster. Set cluster to true.",

@@ -21,12 +21,9 @@ local function verdict()
   return nil
 end
 
--- Entries are most of the bytes, so they are kept flat, in chunks of `id, value, id, value...` for one HSET each, in the
--- order they came in; `gone` are those whose last operation was to delete them. Of fields and slabs only what is left
--- when later operations have overwritten earlier ones; false stands for "deleted".
-local chunks, chunk, count = {}, {}, 0
-local gone, any_gone = {}, false
-local fields, slabs = {}, {}
+-- Of fields and slabs what is left when later operations have overwritten earlier ones; false stands for "deleted".
+-- Entries are nearly all of the bytes: of them only where they are, and they are taken apart as they are written.
+local fields, slabs, spans = {}, {}, {}
 
 local ENDED = { err = 'MALFORMED the writes end in the middle of an operation' }
 
@@ -74,49 +71,58 @@ local operations = {
 local SET, DELETE = byte('E'), byte('e')
 
 local function read()
-  local at = 1
+  local at, first = 1, 1
+  local function span()
+    if at > first then spans[#spans + 1] = { first, at - 1 } end
+  end
   while at <= LENGTH do
     local letter = byte(BLOB, at)
     if letter == SET then
       local high, low = byte(BLOB, at + 17, at + 18)
       if not low then error(ENDED) end
-      local id, last = sub(BLOB, at + 1, at + 16), at + 18 + high * 256 + low
-      chunk[count + 1], chunk[count + 2] = id, sub(BLOB, at + 19, last)
-      count = count + 2
-      if count == MANY then
-        chunks[#chunks + 1] = chunk
-        chunk, count = {}, 0
-      end
-      if any_gone then gone[id] = nil end
-      at = last + 1
+      at = at + 19 + high * 256 + low
     elseif letter == DELETE then
-      gone[sub(BLOB, at + 1, at + 16)] = true
-      any_gone = true
       at = at + 17
     else
+      span()
       local operation = operations[letter]
       if not operation then error({ err = 'MALFORMED unknown operation at byte ' .. (at - 1) }) end
       at = operation(at + 1)
+      first = at
     end
   end
   if at ~= LENGTH + 1 then error(ENDED) end
+  span()
 end
 
-local function write_entries()
-  if count > 0 then chunks[#chunks + 1] = chunk end
-  for index = 1, #chunks do
-    redis.call('HSET', ENTRIES, unpack(chunks[index]))
-  end
-  local dead, deads = {}, 0
-  for id in pairs(gone) do
-    deads = deads + 1
-    dead[deads] = id
-    if deads == MANY then
-      redis.call('HDEL', ENTRIES, unpack(dead))
-      dead, deads = {}, 0
+local SOME = 1000 -- values for one call: more of them would leave the processor's cache
+local set, sets, dead, deads, gone = {}, 0, {}, 0, {}
+
+local function flush()
+  if sets > 0 then redis.call('HSET', ENTRIES, unpack(set, 1, sets)) end
+  if deads > 0 then redis.call('HDEL', ENTRIES, unpack(dead, 1, deads)) end
+  sets, deads, gone = 0, 0, {}
+end
+
+local function write_entries(at, last)
+  while at <= last do
+    local id = sub(BLOB, at + 1, at + 16)
+    if byte(BLOB, at) == SET then
+      if gone[id] then flush() end
+      local high, low = byte(BLOB, at + 17, at + 18)
+      local value = at + 19
+      at = value + high * 256 + low
+      set[sets + 1], set[sets + 2] = id, sub(BLOB, value, at - 1)
+      sets = sets + 2
+      if sets == SOME then flush() end
+    else
+      gone[id] = true
+      deads = deads + 1
+      dead[deads] = id
+      if deads == SOME then flush() end
+      at = at + 17
     end
   end
-  if deads > 0 then redis.call('HDEL', ENTRIES, unpack(dead)) end
 end
 
 local function write(key, values)
@@ -163,7 +169,10 @@ for slot in pairs(slabs) do
   if is_elsewhere(slot) then return elsewhere(slot) end
 end
 
-write_entries()
+for _, span in ipairs(spans) do
+  write_entries(span[1], span[2])
+end
+flush()
 write(FIELDS, fields)
 for slot, change in pairs(slabs) do
   write_slab(slot, change)

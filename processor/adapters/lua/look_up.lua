@@ -3,18 +3,13 @@
 -- first: its number, its slab (sequence, ids, sequence, ids...) and the entries in pieces.
 if fenced() then return FENCED end
 
+local ID = 'c' .. ID_BYTES
+
 local function entries(ids, pieces)
-  local chunk, count = {}, 0
-  for at = 1, #ids, ID_BYTES do
-    count = count + 1
-    chunk[count] = string.sub(ids, at, at + ID_BYTES - 1)
-    if count == MANY then
-      pieces[#pieces + 1] = redis.call('HMGET', ENTRIES, unpack(chunk))
-      chunk, count = {}, 0
-    end
-  end
-  if count > 0 then
-    pieces[#pieces + 1] = redis.call('HMGET', ENTRIES, unpack(chunk))
+  for at = 1, #ids, MANY * ID_BYTES do
+    local count = math.min(MANY, (#ids + 1 - at) / ID_BYTES)
+    local chunk = { struct.unpack(string.rep(ID, count), ids, at) } -- and where they end
+    pieces[#pieces + 1] = redis.call('HMGET', ENTRIES, unpack(chunk, 1, count))
   end
   return pieces
 end
