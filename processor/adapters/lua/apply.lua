@@ -95,7 +95,6 @@ local function read()
   span()
 end
 
-local SOME = 1000 -- values for one call: more of them would leave the processor's cache
 local set, sets, dead, deads, gone = {}, 0, {}, 0, {}
 
 local function flush()
@@ -114,12 +113,12 @@ local function write_entries(at, last)
       at = value + high * 256 + low
       set[sets + 1], set[sets + 2] = id, sub(BLOB, value, at - 1)
       sets = sets + 2
-      if sets == SOME then flush() end
+      if sets == MANY then flush() end
     else
       gone[id] = true
       deads = deads + 1
       dead[deads] = id
-      if deads == SOME then flush() end
+      if deads == MANY then flush() end
       at = at + 17
     end
   end

@@ -5,7 +5,7 @@
 -- declared (a blob names them); `slots` lists them, so that one that is still elsewhere is noticed.
 local META, ENTRIES, FIELDS, SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ID_BYTES = 16
-local MANY = 4000 -- values for one call; Lua's stack ends unpack at about 8000
+local MANY = 1000 -- values for one call: more would leave the cache, and from about 8000 on Lua's stack refuses
 
 local FENCED = redis.error_reply('FENCED claimed by another process')
 
