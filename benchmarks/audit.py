@@ -10,7 +10,8 @@ process of its own, on one core, and one after the other:
             the inputs and the chain, as the audit does. Everything but the learner and the comparison
     audit   audits it
 
-The recording takes far longer to make than to audit: 2 000 000 events about ten minutes, and three gigabytes.
+For 2 000 000 events expect some three gigabytes and three minutes of processor time to make the recording, and a
+minute and a half for each round of the three.
 """
 
 from __future__ import annotations
