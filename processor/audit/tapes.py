@@ -8,14 +8,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
 
-import msgspec
-
 from processor.adapters.log import Record
-from processor.core.journal import JournalRecord, Range, record_hash
+from processor.core.journal import JournalRecord, Range, record_hash, record_hashes
 
 from .findings import Finding, Kind, NotAuditable
 from .restoring import REACH, Restored, restored
@@ -125,20 +122,9 @@ class Tape:
 
 
 def hashes_of(records: Sequence[Record]) -> bytes:
-    """``record_hash`` of every record, one after the other; copies of one hash object are cheaper than new ones.
-
-    >>> records = [Record("t", 0, 7, 1700, b"acme", b"{}"), Record("t", 0, 8, -1, None, None)]
-    >>> hashes_of(records) == b"".join(record_hash(r.key, r.value, r.timestamp) for r in records)
-    True
-    """
-    encode, fresh = msgspec.msgpack.Encoder().encode, blake2b(digest_size=HASH).copy
-    found = []
-    for record in records:
-        value, one = record.value, fresh()
-        one.update(encode((record.key, record.timestamp)))
-        one.update(b"\x00" if value is None else b"\x01" + value)
-        found.append(one.digest())
-    return b"".join(found)
+    """``record_hash`` of every record, one after the other."""
+    columns = ([r.key for r in records], [r.value for r in records], [r.timestamp for r in records])
+    return b"".join(record_hashes(*columns))
 
 
 def _hashes(part: Range) -> bytes:

@@ -22,6 +22,7 @@ LAST_SECOND = 0xFFFFFFFF
 
 _PENDING = struct.Struct(">BHIIIIBBBB")
 _PROPENSITY = struct.Struct(">I")
+_TWO_SLOTS = struct.Struct(">II")
 _SETTLED = struct.Struct(">BHIIB")
 _PARKED = struct.Struct(">BHIqqB")
 
@@ -106,6 +107,16 @@ class Settled:
         """
         return b"\x02%b%b%c" % (pending[1:7], pending[15:19], label)
 
+    @staticmethod
+    def expired(pending: bytes) -> bytes:
+        """The entry of a pending decision whose label never came.
+
+        >>> pending = Pending(1, 2, 3, 4, 5, None, 0, 2, (1,), (1,))
+        >>> decode_entry(Settled.expired(pending.encode()))
+        Settled(tenant=1, content=2, remove=5, label=None)
+        """
+        return b"\x03%b%b\x00" % (pending[1:7], pending[15:19])
+
     def encode(self) -> bytes:
         state = EXPIRED if self.label is None else LABELLED
         return _SETTLED.pack(state, self.tenant, self.content, self.remove, self.label or 0)
@@ -136,6 +147,25 @@ def content_of(data: bytes) -> int:
     2
     """
     return int.from_bytes(data[3:7], "big")
+
+
+def pending_slots(data: bytes) -> tuple[int, int]:
+    """When a pending decision expires, and after which slot it is no longer needed.
+
+    >>> pending_slots(Pending(1, 2, 3, 4, 5, None, 0, 2, (1,), (1,)).encode())
+    (4, 5)
+    """
+    due, remove = _TWO_SLOTS.unpack_from(data, 11)
+    return due, remove
+
+
+def settled_slot(data: bytes) -> int:
+    """After which slot a settled decision is no longer needed.
+
+    >>> settled_slot(Settled(1, 2, 3, None).encode())
+    3
+    """
+    return int.from_bytes(data[7:11], "big")
 
 
 def decode_entry(data: bytes) -> Entry:

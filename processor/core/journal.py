@@ -7,7 +7,7 @@ writes of the same batch, so that a lost store can be filled again without recom
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -153,19 +153,35 @@ def record_hash(key: bytes | None, value: bytes | None, timestamp: int) -> bytes
     return blake2b(head + (b"\x00" if value is None else b"\x01" + value), digest_size=8).digest()
 
 
-def record_hashes(records: Iterable[tuple[bytes | None, bytes | None, int]]) -> Iterator[bytes]:
-    """``record_hash`` of many: keys and times that come again are encoded once.
+def record_hashes(
+    keys: Iterable[bytes | None], values: Iterable[bytes | None], timestamps: Iterable[int]
+) -> list[bytes]:
+    """``record_hash`` of many: what the records of one key have in common is hashed once.
 
     >>> records = [(b"acme", b"{}", 1_700_000_000_000), (None, None, -1), (b"acme", b"", 0)]
-    >>> list(record_hashes(records)) == [record_hash(*record) for record in records]
+    >>> record_hashes(*zip(*records)) == [record_hash(*record) for record in records]
     True
     """
-    heads: dict[tuple[bytes | None, int], bytes] = {}
-    for key, value, timestamp in records:
-        head = heads.get((key, timestamp))
-        if head is None:
-            head = heads[key, timestamp] = msgspec.msgpack.encode([key, timestamp])
-        yield blake2b(head + (b"\x00" if value is None else b"\x01" + value), digest_size=8).digest()
+    begun: dict[bytes | None, Callable[[], blake2b]] = {}
+    found = []
+    for key, value, at in zip(keys, values, timestamps, strict=True):
+        if value is None or not _LEAST <= at < _MOST:
+            found.append(record_hash(key, value, at))
+            continue
+        copied = begun.get(key) or begun.setdefault(key, _begun(key))
+        one = copied()
+        one.update(b"%b\x01%b" % (at.to_bytes(8, "big"), value))
+        found.append(one.digest())
+    return found
+
+
+_LEAST, _MOST = 1 << 32, 1 << 63
+"""Times between these are nine bytes in MessagePack: a marker and the time itself. They begin in February 1970."""
+
+
+def _begun(key: bytes | None) -> Callable[[], blake2b]:
+    """A hash that has seen everything before the time."""
+    return blake2b(msgspec.msgpack.encode([key, _LEAST])[:-8], digest_size=8).copy
 
 
 def hashes_text(hashes: Iterable[bytes]) -> str:

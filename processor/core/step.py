@@ -15,7 +15,18 @@ from .alert_events import AlertEvent
 from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
 from .deciding import Asking, Decided, Docket, decide
-from .entry import PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, content_of, decode_entry
+from .entry import (
+    PARKED,
+    PENDING,
+    PENDING_WEIGHTED,
+    Parked,
+    Pending,
+    Settled,
+    content_of,
+    decode_entry,
+    pending_slots,
+    settled_slot,
+)
 from .events import FeedbackEvent, Reason, RequestEvent
 from .identity import Identity
 from .joining import Joined, join
@@ -382,35 +393,50 @@ class _Step:
         self._learn(joined)
 
     def _sweep_entry(self, slot: int, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
-        match entry := decode_entry(stored):
-            case Parked():
-                tenant = self._numbered(entry.tenant)
-                self._dead(
-                    self._parked_raw(tenant, entry), Reason.UNKNOWN_DECISION, "no request came for this label", tenant
-                )
-                self.partition.parked -= 1
-                self._set(key, None)
-            case Pending(due=due) if due <= slot:
-                self._expire(key, entry, stored, joined)
-                self._wait_or_forget(slot, key, entry.remove)
-            case Pending(due=due):
-                self._wait(key, due)
-            case Settled(remove=remove):
+        if stored[0] == PARKED:
+            self._give_up(key, stored)
+        elif stored[0] in (PENDING, PENDING_WEIGHTED):
+            due, remove = pending_slots(stored)
+            if due <= slot:
+                self._expire(key, stored, joined)
                 self._wait_or_forget(slot, key, remove)
-
-    def _expire(self, key: bytes, entry: Pending, stored: bytes, joined: dict[str, Joined]) -> None:
-        tenant = self._change(self._numbered(entry.tenant).name)
-        label = None
-        if tenant.rules.on_expiry is not None and tenant.expects_label(entry):
-            label = tenant.names.labels.known[tenant.rules.on_expiry]
-            if tenant.name not in joined:
-                joined[tenant.name] = Joined(tenant, expired=True)
-            joined[tenant.name].rows.append((stored, label, entry.due * self.terms.slot))
+            else:
+                self._wait(key, due)
         else:
-            tenant.waits.settled([entry.at])
-            self.partition.pending -= 1
-        self._set(key, Settled(entry.tenant, entry.content, entry.remove, label).encode())
+            self._wait_or_forget(slot, key, settled_slot(stored))
+
+    def _give_up(self, key: bytes, stored: bytes) -> None:
+        """No request has come for this label."""
+        entry = decode_entry(stored)
+        assert isinstance(entry, Parked)
+        tenant = self._numbered(entry.tenant)
+        raw = self._parked_raw(tenant, entry)
+        self._dead(raw, Reason.UNKNOWN_DECISION, "no request came for this label", tenant)
+        self.partition.parked -= 1
+        self._set(key, None)
+
+    def _expire(self, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
+        tenant = self._change(self.numbers[int.from_bytes(stored[1:3], "big")])
+        if tenant.rules.on_expiry is None:
+            self._drop(key, tenant, stored)
+        else:
+            entry = decode_entry(stored)
+            assert isinstance(entry, Pending)
+            if tenant.expects_label(entry):
+                label = tenant.names.labels.known[tenant.rules.on_expiry]
+                if tenant.name not in joined:
+                    joined[tenant.name] = Joined(tenant, expired=True)
+                joined[tenant.name].rows.append((stored, label, entry.due * self.terms.slot))
+                self._set(key, Settled.labelled(stored, label))
+            else:
+                self._drop(key, tenant, stored)
         self._count("decisions_expired", tenant)
+
+    def _drop(self, key: bytes, tenant: Tenant, stored: bytes) -> None:
+        """The label of this decision never came, and it counts as nothing."""
+        tenant.waits.settled([int.from_bytes(stored[7:11], "big")])
+        self.partition.pending -= 1
+        self._set(key, Settled.expired(stored))
 
     def _wait_or_forget(self, slot: int, key: bytes, remove: int) -> None:
         if remove <= slot:

@@ -39,6 +39,8 @@ from processor.core.journal import (
     Range,
     decisions_digest,
     digest,
+    hashes_text,
+    record_hashes,
     state_digest,
 )
 from processor.core.partition import Partition
@@ -57,7 +59,6 @@ from processor.core.step import (
 
 from .aside import Inline
 from .faults import step_around_faults
-from .hashing import hashes_of
 from .owned import Batch, Owned, Pace, Question
 from .publish import publish
 from .recovery import Recovery, Topics
@@ -610,4 +611,6 @@ class Worker:
 
 def _range(start: int, raws: Sequence[Raw]) -> Range:
     """Which records these are, and their hashes as they came."""
-    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_of(raws))
+    came = [raw.value if raw.original is None else raw.original for raw in raws]
+    hashes = record_hashes([raw.key for raw in raws], came, [raw.timestamp for raw in raws])
+    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(hashes))
