@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -24,7 +24,8 @@ FIELDS, COMMANDS = 1_000, 20
 """of one HSET, and in one pipeline"""
 LIMIT = 900.0
 
-Entries = list[list[tuple[bytes, bytes]]]
+Entries = list[list[list[bytes]]]
+"""of each partition: the arguments of its HSETs"""
 
 
 def measure(
@@ -68,12 +69,12 @@ def measure(
 
 def _round(stage: Stage, point: Preloaded) -> dict[str, float]:
     """A start with everything there, one after FLUSHALL, and the loader into an empty server."""
-    intact, _ = _started(point, 0)
-    entries = _dumped(stage, point)
-    count = sum(map(len, entries))
     with stage.redis.client() as client:
+        intact, _ = _started(client, point, 0)
+        entries = _dumped(client, point)
+        count = sum(len(fields) // 2 for some in entries for fields in some)
         client.flushall()
-    ready, (restored, seconds, memory) = _started(point, count)
+        ready, (restored, seconds, memory) = _started(client, point, count)
     found = {"intact": intact, "ready": ready, "rate": restored / seconds, "peak_bytes": memory}
     with Redis.from_url(stage.redis.url, protocol=2) as client:
         began = time.perf_counter()
@@ -86,7 +87,7 @@ def _round(stage: Stage, point: Preloaded) -> dict[str, float]:
     return found
 
 
-def _started(point: Preloaded, wanted: int) -> tuple[float, tuple[int, float, int]]:
+def _started(client: Redis, point: Preloaded, wanted: int) -> tuple[float, tuple[int, float, int]]:
     """Seconds until it was ready; of the entries that came: how many after the first seen, in how long; memory."""
     process = point.deployment.processes[0]
     began, deadline = time.perf_counter(), time.monotonic() + LIMIT
@@ -95,7 +96,7 @@ def _started(point: Preloaded, wanted: int) -> tuple[float, tuple[int, float, in
     seen, now = 0, began
     try:
         while seen < wanted:
-            seen, now = point.entries(), time.perf_counter()
+            seen, now = _count(client, point), time.perf_counter()
             if first is None and seen:
                 first = (now, seen)
             if running.poll() is not None or time.monotonic() > deadline:
@@ -111,24 +112,33 @@ def _started(point: Preloaded, wanted: int) -> tuple[float, tuple[int, float, in
     return ready, (seen - first[1], max(now - first[0], 1e-9), memory)
 
 
-def _dumped(stage: Stage, point: Preloaded) -> Entries:
-    with stage.redis.client() as client:
-        keys = [f"{{{point.deployment.group}:{number}}}:entries" for number in range(point.partitions)]
-        return [list(dict(client.hscan_iter(key, count=10_000)).items()) for key in keys]
+def _keys(point: Preloaded) -> list[str]:
+    return [f"{{{point.deployment.group}:{number}}}:entries" for number in range(point.partitions)]
 
 
-def _load(client: Redis, key: str, entries: list[tuple[bytes, bytes]]) -> None:
-    commands = [entries[at : at + FIELDS] for at in range(0, len(entries), FIELDS)]
+def _count(client: Redis, point: Preloaded) -> int:
+    """Entries in the store: one round trip on a connection that is kept, as it is asked for all the time."""
+    with client.pipeline(transaction=False) as pipeline:
+        for key in _keys(point):
+            pipeline.hlen(key)
+        return sum(pipeline.execute())
+
+
+def _dumped(client: Redis, point: Preloaded) -> Entries:
+    """Sorted by id: in the order of HSCAN they would go back into the server's table from one end to the other."""
+    found = []
+    for key in _keys(point):
+        fields = list(chain.from_iterable(sorted(dict(client.hscan_iter(key, count=10_000)).items())))
+        found.append([fields[at : at + 2 * FIELDS] for at in range(0, len(fields), 2 * FIELDS)])
+    return found
+
+
+def _load(client: Redis, key: str, commands: list[list[bytes]]) -> None:
     for at in range(0, len(commands), COMMANDS):
         with client.pipeline(transaction=False) as pipeline:
-            for some in commands[at : at + COMMANDS]:
-                pipeline.hset(key, items=list(_flat(some)))
+            for fields in commands[at : at + COMMANDS]:
+                pipeline.hset(key, items=fields)
             pipeline.execute()
-
-
-def _flat(pairs: list[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    for pair in pairs:
-        yield from pair
 
 
 def _row(size: int, runs: list[dict[str, float]]) -> dict[str, Any]:
