@@ -68,7 +68,7 @@ class KafkaReader:
             consumer.assign([TopicPartition(at.topic, at.partition, start)])
             deadline = self._clock() + self._timeout
             while self._clock() < deadline:
-                messages = consumer.consume(self._batch, 0.1)
+                messages = consumer.consume(self._batch, 0.01)
                 records, reached = self._taken(messages, at, stop)
                 yield from records
                 if reached:
