@@ -23,7 +23,7 @@ class Pace:
 
     commit_interval: int = 100
     most_records: int = 20_000
-    """of one transaction, more or less: it is made as soon as so many wait; and of one input in a batch, exactly"""
+    """of one poll, and of one input in a batch; a transaction is made as soon as so many wait in all partitions"""
     grace: int = 1_000
     breaker_records: int = 1_000
     breaker_share: float = 0.5

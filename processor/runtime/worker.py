@@ -65,6 +65,9 @@ from .recovery import Recovery, Topics
 
 __all__ = ["Batch", "Owned", "Pace", "Worker"]
 
+FULL_BUFFERS = 2
+"""A partition that cannot commit is paused once an input holds this many batches."""
+
 TIMESTAMP = attrgetter("timestamp")
 
 
@@ -117,7 +120,7 @@ class Worker:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
         self._polled_at = self.wall()
         try:
-            self._take(self.input.poll(self._room(), timeout))
+            self._take(self.input.poll(self.pace.most_records, timeout))
         except (Retry, Fenced) as error:
             # What was lost the listener has been told; a broker that is away comes back.
             self.totals["polls_failed"] += 1
@@ -203,14 +206,11 @@ class Worker:
 
     # Reading
 
-    def _room(self) -> int:
-        """How many records a poll may bring; at least one, because rebalances are served there."""
-        return max(self.pace.most_records - sum(owned.buffered for owned in self._able()), 1)
-
     def _able(self) -> list[Owned]:
         """The partitions that may commit now."""
         now = self.tick()
-        return [owned for owned in self.owned.values() if owned.ready and not owned.broken and now >= owned.retry_at]
+        ready = [owned for owned in self.owned.values() if owned.ready and not owned.broken and now >= owned.retry_at]
+        return [owned for owned in ready if self._knows_the_time(owned)]
 
     def _take(self, pieces: Iterable[Piece]) -> None:
         now = self.tick()
@@ -223,7 +223,7 @@ class Worker:
         """What is still there after a commit belongs to a partition that cannot commit: read no more of it."""
         for owned in self.owned.values():
             for topic, held in owned.buffer.items():
-                if topic not in owned.paused and len(held) >= self.pace.most_records:
+                if topic not in owned.paused and len(held) >= FULL_BUFFERS * self.pace.most_records:
                     owned.paused.add(topic)
                     self.input.pause([At(topic, owned.number)])
 
