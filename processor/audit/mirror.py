@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from processor.core.entry import Parked, Pending, decode_entry
+from processor.core.step import Outcome
 from processor.core.writes import ID_BYTES
 
 _SIZE16, _SIZE32, _SLAB = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">IQI")
@@ -36,13 +37,21 @@ class Mirror:
         whole = b"".join([slab[sequence] for sequence in sorted(slab)])
         return dict.fromkeys([whole[at : at + ID_BYTES] for at in range(0, len(whole), ID_BYTES)])
 
-    def take(self, writes: bytes) -> int:
+    def follow(self, outcome: Outcome) -> None:
+        """Apply what a step has led to."""
+        gone = [id for id, value in outcome.entries.items() if value is None]
+        self.entries.update(outcome.entries)  # type: ignore[arg-type]
+        for id in gone:
+            del self.entries[id]
+        self.take(outcome.writes, outcome.after_entries)
+
+    def take(self, writes: bytes, start: int = 0) -> int:
         """Apply packed writes (``core.writes``); how many operations there were.
 
         Reads the bytes itself: going through one object for each operation takes three times as long.
         """
         entries, fields, slabs = self.entries, self.fields, self.slabs
-        at, end, count = 0, len(writes), 0
+        at, end, count = start, len(writes), 0
         while at < end:
             kind = writes[at]
             count += 1

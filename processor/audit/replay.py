@@ -271,7 +271,7 @@ class Replay:
             batch.findings.append(self._failed(batch, error))
             return
         batch.outcome = outcome
-        self.mirror.take(outcome.writes)
+        self.mirror.follow(outcome)
         self.partition = advanced(outcome.partition, batch.identity)
 
     def _failed(self, batch: ReplayedBatch, error: Exception) -> Finding:

@@ -75,7 +75,7 @@ class Variation:
         entries, slabs = self.mirror.look_up(asked.ids, due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
         assert self.partition is not None
         outcome = step(self.partition, asked, entries, slabs, journal.clock, terms)
-        self.mirror.take(outcome.writes)
+        self.mirror.follow(outcome)
         self.partition = advanced(outcome.partition, batch.identity)
         made, labelled, expired = self.ledger.take(outcome, asked)
         count(self.runs, made, labelled, frozenset())

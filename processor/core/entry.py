@@ -18,6 +18,7 @@ from .errors import IncompatibleState
 from .writes import ID_BYTES
 
 LABELLED, EXPIRED, PARKED, PENDING, PENDING_WEIGHTED = 2, 3, 4, 6, 7
+SETTLED = frozenset({LABELLED, EXPIRED})
 LAST_SECOND = 0xFFFFFFFF
 
 _PENDING = struct.Struct(">BHIIIIBBBB")

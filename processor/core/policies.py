@@ -50,13 +50,13 @@ def _gforce(policy: Policy, estimates: Estimates, fairness: Floats, regret: Floa
     if policy.objective in ("bound", "paper"):
         problems.check_binary(policy.objective, groups, kinds)
     keep = keep_rate(policy.eta, estimates.labels, experts)
-    everyone = np.ones(experts, dtype=bool)
-    cross = cross_instance(weights(estimates.exponents, keep, everyone), estimates.error)
+    everyone = weights(estimates.exponents, keep, np.ones(experts, dtype=bool))
+    cross = cross_instance(everyone, estimates.error)
     build = {"gap": problems.gap, "bound": problems.bound, "paper": problems.paper}[policy.objective]
     scale = np.maximum(fairness.max(axis=1), regret)
     scale = np.where(scale > 0, scale, 1.0)
     problem = build(estimates, cross, fairness / scale[:, None], regret / scale)
-    return Rule(solve(problem), estimates.exponents, keep)
+    return Rule(solve(problem), estimates.exponents, keep, everyone=everyone)
 
 
 def _mixture(policy: Policy, estimates: Estimates, fairness: Floats, regret: Floats) -> Rule:

@@ -30,6 +30,44 @@ class Decided:
 
 
 @dataclass(frozen=True)
+class Questions:
+    """Requests to a batch of learners, one entry each."""
+
+    learner: Ints
+    group: Ints
+    predictions: Ints
+    """[n, f]: label indices, or ``ABSENT``"""
+    draws: Parts
+    """[n, 3]"""
+
+    @cached_property
+    def present(self) -> Mask:
+        """[n, f]"""
+        asked: Mask = self.predictions != ABSENT
+        return asked
+
+    @cached_property
+    def complete(self) -> bool:
+        """Every expert said something about every case."""
+        return bool(self.present.all())
+
+    @cached_property
+    def incomplete(self) -> tuple[Ints, Ints, Ints]:
+        """The rows where somebody is missing, one row of each kind among them, and which kind each is of.
+
+        They are of one kind if they have the same learner, the same group and the same experts.
+        """
+        rows: Ints = np.nonzero(~self.present.all(axis=1))[0]
+        present = self.present[rows]
+        packed = np.packbits(present, axis=1).astype(np.int64)
+        place = self.learner[rows] * (int(self.group.max(initial=0)) + 1) + self.group[rows]
+        for byte in packed.T:
+            _, place = np.unique(place * 256 + byte, return_inverse=True)
+        _, first, which = np.unique(place, return_index=True, return_inverse=True)
+        return rows, rows[first], which.ravel()
+
+
+@dataclass(frozen=True)
 class Rule:
     """Probabilities of choosing an instance, and of choosing an expert given the instance.
 
@@ -45,6 +83,8 @@ class Rule:
     """[b, g, i]: 1 − η"""
     shares: Floats | None = None
     """r[b, g, f] of a mixture"""
+    everyone: Floats | None = None
+    """π[b, g, i, f] with every expert present, if that has been worked out already"""
 
     @cached_property
     def _selection_parts(self) -> Parts:
@@ -53,40 +93,40 @@ class Rule:
     @cached_property
     def expert_parts(self) -> Parts:
         """π[b, g, i, f] out of 2³², with every expert present."""
+        if self.everyone is not None:
+            return quantise(self.everyone)
         batch, groups = np.indices(self.selection.shape[:2])
         everyone = np.ones((batch.size, self.exponents.shape[3]), dtype=bool)
         return self._parts_among(batch.ravel(), groups.ravel(), everyone).reshape(self.exponents.shape)
 
     def decide(
         self,
-        learner: Ints,
-        group: Ints,
-        predictions: Ints,
-        draws: Parts,
+        asked: Questions,
         labels: int,
         explore: tuple[int, float] | None = None,
         *,
         published: bool = True,
     ) -> Decided:
-        """Decide n requests: ``predictions[n, f]`` are label indices or ``ABSENT``, ``draws`` is [n, 3].
+        """Decide requests.
 
         ``explore`` is (index of the positive label, φ): with probability φ the decision is positive whatever
         the experts say. Probabilities are worked out only for what is ``published``.
         """
-        present = predictions != ABSENT
-        self._check(present, predictions, labels)
+        self._check(asked, labels)
+        learner, group, draws = asked.learner, asked.group, asked.draws
         rows = np.arange(len(group))
         instance = _pick(np.cumsum(self._selection_parts, axis=2, dtype=np.uint64)[learner, group], draws[:, 0])
-        if published or not present.all():
-            experts = self._expert_parts_for(learner, group, present)
+        if published or not asked.complete:
+            experts = self._expert_parts_for(asked)
             bounds = np.cumsum(experts[rows, instance], axis=1, dtype=np.uint64)
         else:
             bounds = np.cumsum(self.expert_parts, axis=3, dtype=np.uint64)[learner, group, instance]
         expert = _pick(bounds, draws[:, 1])
-        label = predictions[rows, expert]
+        label = asked.predictions[rows, expert]
         probabilities = np.empty((len(group), 0), np.uint64)
         if published:
-            probabilities = _label_probabilities(self._selection_parts[learner, group], experts, predictions, labels)
+            instances = self._selection_parts[learner, group]
+            probabilities = _label_probabilities(instances, experts, asked.predictions, labels)
         if explore is not None:
             positive, floor = explore
             floor_parts = np.uint64(round(floor * ONE))
@@ -100,25 +140,22 @@ class Rule:
 
     def chances(self, group: int, present: Mask, learner: int = 0) -> tuple[Parts, Parts]:
         """How likely each instance was [i], and each expert given the instance [i, f], for one case; out of 2³²."""
-        experts = self._expert_parts_for(np.array([learner]), np.array([group]), present[None, :])
+        experts = self._parts_among(np.array([learner]), np.array([group]), present[None, :])
         return self._selection_parts[learner, group], experts[0]
 
-    def _check(self, present: Mask, predictions: Ints, labels: int) -> None:
-        if not present.any(axis=1).all():
-            row = int(np.argmin(present.any(axis=1)))
+    def _check(self, asked: Questions, labels: int) -> None:
+        if not asked.complete and not asked.present.any(axis=1).all():
+            row = int(np.argmin(asked.present.any(axis=1)))
             raise InvalidInput(f"request {row} has no prediction at all: send at least one expert's advice")
-        if predictions.size and predictions.max() >= labels:
-            raise InvalidInput(f"a prediction has label index {int(predictions.max())} but there are {labels} labels")
+        if asked.predictions.size and (highest := int(asked.predictions.max())) >= labels:
+            raise InvalidInput(f"a prediction has label index {highest} but there are {labels} labels")
 
-    def _expert_parts_for(self, learner: Ints, group: Ints, present: Mask) -> Parts:
+    def _expert_parts_for(self, asked: Questions) -> Parts:
         """π[n, i, f] for each request, over the experts present in it."""
-        parts = self.expert_parts[learner, group]
-        short = np.nonzero(~present.all(axis=1))[0]
-        if len(short):
-            key = np.column_stack([learner[short], group[short], present[short]])
-            kinds, which = np.unique(key, axis=0, return_inverse=True)
-            among = self._parts_among(kinds[:, 0], kinds[:, 1], kinds[:, 2:].astype(bool))
-            parts[short] = among[which.ravel()]
+        parts = self.expert_parts[asked.learner, asked.group]
+        if not asked.complete:
+            rows, kinds, which = asked.incomplete
+            parts[rows] = self._parts_among(asked.learner[kinds], asked.group[kinds], asked.present[kinds])[which]
         return parts
 
     def _parts_among(self, learner: Ints, group: Ints, present: Mask) -> Parts:
@@ -140,8 +177,15 @@ def _pick(bounds: Parts, draw: Parts) -> Ints:
 def _label_probabilities(instances: Parts, experts: Parts, predictions: Ints, labels: int) -> Parts:
     """P[n, y] out of 2³²: rounded down, the few units left to the most probable label."""
     parts = np.empty((len(predictions), labels), dtype=np.uint64)
+    others = np.full(instances.shape, np.uint64(ONE))
     for y in range(labels):
-        given_instance = np.where((predictions == y)[:, None, :], experts, np.uint64(0)).sum(axis=2, dtype=np.uint64)
+        if y < labels - 1:
+            given_instance = np.where((predictions == y)[:, None, :], experts, np.uint64(0)).sum(
+                axis=2, dtype=np.uint64
+            )
+            others -= given_instance
+        else:
+            given_instance = others  # the experts' parts add up to one: what is left is the last label's
         parts[:, y] = times(instances, given_instance).sum(axis=1, dtype=np.uint64)
     left = np.uint64(ONE) - parts.sum(axis=1, dtype=np.uint64)
     parts[np.arange(len(parts)), np.argmax(parts, axis=1)] += left

@@ -19,6 +19,7 @@ from .entry import (
     PARKED,
     PENDING,
     PENDING_WEIGHTED,
+    SETTLED,
     Parked,
     Pending,
     Settled,
@@ -75,6 +76,10 @@ class Outcome:
     dead_letters: list[DeadLetter] = field(default_factory=list)
     alerts: list[AlertEvent] = field(default_factory=list)
     writes: bytes = b""
+    entries: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    """those among the writes, None where one is deleted"""
+    after_entries: int = 0
+    """where the writes go on after them"""
     rules: dict[str, str] = field(default_factory=dict)
     """tenants whose rules have changed, with the digest of the new ones"""
     configs: dict[str, str] = field(default_factory=dict)
@@ -385,35 +390,41 @@ class _Step:
     def _sweep(self) -> None:
         """Empty the slots that are due: expire what still waits, delete what nobody needs, move the rest on."""
         joined: dict[str, Joined] = {}
+        changed = self.changed
         for slot, waiting in sorted(self.slabs.items()):
             for key, stored in waiting:
-                entry = self.changed.get(key, stored)
-                if entry is not None:
-                    self._sweep_entry(slot, key, entry, joined)
+                entry = changed.get(key, stored)
+                if entry is None:
+                    continue
+                if entry[0] in SETTLED:
+                    remove = settled_slot(entry)
+                elif entry[0] == PARKED:
+                    remove = self._give_up(key, entry, slot)
+                else:
+                    remove = self._sweep_pending(slot, key, entry, joined)
+                if remove <= slot:
+                    changed[key] = None
+                else:
+                    self._wait(key, remove)
         self._learn(joined)
 
-    def _sweep_entry(self, slot: int, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
-        if stored[0] == PARKED:
-            self._give_up(key, stored)
-        elif stored[0] in (PENDING, PENDING_WEIGHTED):
-            due, remove = pending_slots(stored)
-            if due <= slot:
-                self._expire(key, stored, joined)
-                self._wait_or_forget(slot, key, remove)
-            else:
-                self._wait(key, due)
-        else:
-            self._wait_or_forget(slot, key, settled_slot(stored))
+    def _sweep_pending(self, slot: int, key: bytes, entry: bytes, joined: dict[str, Joined]) -> int:
+        """When to look at the decision again."""
+        due, remove = pending_slots(entry)
+        if due > slot:
+            return due
+        self._expire(key, entry, joined)
+        return remove
 
-    def _give_up(self, key: bytes, stored: bytes) -> None:
-        """No request has come for this label."""
+    def _give_up(self, key: bytes, stored: bytes, slot: int) -> int:
+        """No request has come for this label, and it is no longer needed."""
         entry = decode_entry(stored)
         assert isinstance(entry, Parked)
         tenant = self._numbered(entry.tenant)
         raw = self._parked_raw(tenant, entry)
         self._dead(raw, Reason.UNKNOWN_DECISION, "no request came for this label", tenant)
         self.partition.parked -= 1
-        self._set(key, None)
+        return slot
 
     def _expire(self, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
         tenant = self._change(self.numbers[int.from_bytes(stored[1:3], "big")])
@@ -437,12 +448,6 @@ class _Step:
         tenant.waits.settled([int.from_bytes(stored[7:11], "big")])
         self.partition.pending -= 1
         self._set(key, Settled.expired(stored))
-
-    def _wait_or_forget(self, slot: int, key: bytes, remove: int) -> None:
-        if remove <= slot:
-            self._set(key, None)
-        else:
-            self._wait(key, remove)
 
     def _slot(self, time: int) -> int:
         return time // self.terms.slot
@@ -515,6 +520,7 @@ class _Step:
         self._record_configurations()
         writes = Writes()
         writes.add_entries(self.changed)
+        self.outcome.entries, self.outcome.after_entries = self.changed, writes.size
         for slot in sorted(self.slabs):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):

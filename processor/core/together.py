@@ -18,7 +18,7 @@ from .counters import ABSENT, Counters
 from .draws import digests, uniforms
 from .exact import Ints
 from .policies import rules_of
-from .rule import Decided
+from .rule import Decided, Questions
 
 if TYPE_CHECKING:
     from .learner import Drawn, Learner
@@ -108,6 +108,7 @@ def decide_alike(cases: Sequence[Cases]) -> Verdicts:
     row = np.repeat(np.arange(len(cases)), [len(one.ids) for one in cases])
     group, predictions = _indices(cases)
     draws = uniforms([digests(one.learner.seed, one.ids) for one in cases])
+    asked = Questions(row, group, predictions, draws)
     counters = Counters.stack([learner.state.window(settings.window) for learner in learners])
     explore = None
     if settings.feedback == "positive-only":
@@ -116,8 +117,7 @@ def decide_alike(cases: Sequence[Cases]) -> Verdicts:
         explore = (labels.index(settings.positive), settings.explore)
     rules = rules_of(first.policies, counters, labels, settings.prior)
     decided = {
-        name: rule.decide(row, group, predictions, draws, len(labels), explore, published=name == IN_FORCE)
-        for name, rule in rules.items()
+        name: rule.decide(asked, len(labels), explore, published=name == IN_FORCE) for name, rule in rules.items()
     }
     verdicts = Verdicts(group, predictions, decided)
     for one, part in zip(cases, slices([len(one.ids) for one in cases]), strict=True):

@@ -94,11 +94,18 @@ class Writes:
 
     def add_entries(self, entries: Mapping[bytes, bytes | None]) -> None:
         """Many at once, in the order of their ids: set, or delete where there is no value."""
-        sizes = {len(value): struct.pack(">H", len(value)) for value in entries.values() if value is not None}
+        sizes = {
+            size: struct.pack(">H", size) for size in {len(value) for value in entries.values() if value is not None}
+        }
         parts = self._parts
         for key in sorted(entries):
             value = entries[key]
             parts += (b"e", key) if value is None else (b"E", key, sizes[len(value)], value)
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return sum(map(len, self._parts))
 
     def packed(self) -> bytes:
         return b"".join(self._parts)

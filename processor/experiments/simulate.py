@@ -12,7 +12,7 @@ from processor.core import Axes, Counters, Policy, rule_of
 from processor.core.counters import WEIGHT_UNIT
 from processor.core.draws import DRAWS, draws
 from processor.core.exact import ONE, Floats, Ints, Parts
-from processor.core.rule import Rule
+from processor.core.rule import Questions, Rule
 from producers.delays import NEVER
 from producers.synthetic import Cases
 
@@ -82,9 +82,8 @@ def simulate(
         group = cases.group[:, start:stop].ravel()
         label = cases.label[:, start:stop].ravel()
         predictions = cases.predictions[:, start:stop].reshape(len(group), -1)
-        made = rule.decide(
-            learner, group, predictions, uniforms[:, start:stop].reshape(-1, DRAWS), len(axes.labels), explore
-        )
+        asked = Questions(learner, group, predictions, uniforms[:, start:stop].reshape(-1, DRAWS))
+        made = rule.decide(asked, len(axes.labels), explore)
         right = made.probabilities[np.arange(len(label)), label] / ONE
         run.wrong[:, start:stop] = (1.0 - right).reshape(cases.runs, -1)
         run.decided[:, start:stop] = made.label.reshape(cases.runs, -1)

@@ -19,6 +19,7 @@ from processor.core.counters import ABSENT, Counters
 from processor.core.draws import draws
 from processor.core.journal import JournalRecord
 from processor.core.policies import rule_of
+from processor.core.rule import Questions
 from processor.core.tenant import TenantRules
 from processor.runtime.recovery import Topics
 
@@ -121,7 +122,8 @@ class Book:
         settings, counters, made = self.rules.settings, self.counters(), {}
         for shadow in settings.shadows:
             rule = rule_of(shadow, counters, tuple(labels), settings.prior)
-            decided = rule.decide(np.zeros(len(events), np.int64), group, said, uniforms, len(labels))
+            asked = Questions(np.zeros(len(events), np.int64), group, said, uniforms)
+            decided = rule.decide(asked, len(labels))
             made[shadow.name] = [labels[i] for i in decided.label]
         return made
 
