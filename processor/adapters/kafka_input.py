@@ -247,7 +247,7 @@ class KafkaInput:
             if message.error() is not None:
                 self._reached(at, wanted, records)
                 self._noted(message.error(), message)  # type: ignore[arg-type]
-                topic = None
+                topic, records = None, []  # or the run would be taken for one after the end it may have come before
                 continue
             if message.topic() != topic or message.partition() != partition:
                 self._reached(at, wanted, records)

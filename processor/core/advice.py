@@ -9,7 +9,7 @@ from hashlib import blake2b
 import msgspec
 
 
-class Advice(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Advice(msgspec.Struct, eq=False, gc=False):
     """Few different things are said, many times: requests that say the same, in the same bytes, may share this.
 
     Two that are equal need not be the same object; work that is done once per object is only saved, never wrong.
@@ -23,6 +23,7 @@ class Advice(msgspec.Struct, frozen=True, eq=False, gc=False):
     """all that were predicted"""
     said: bytes
     """all of it, in one spelling: independent of the order of the experts"""
+    _alone: int | None = None
 
     @classmethod
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
@@ -32,6 +33,13 @@ class Advice(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def content(self, context: bytes) -> int:
         """32 bits of what a request says: tells a repetition from another request under the same id."""
+        if not context:
+            if self._alone is None:
+                self._alone = self._hash(context)
+            return self._alone
+        return self._hash(context)
+
+    def _hash(self, context: bytes) -> int:
         return int.from_bytes(blake2b(self.said + _encode(context), digest_size=4).digest(), "big")
 
 

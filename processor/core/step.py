@@ -390,6 +390,7 @@ class _Step:
     def _sweep(self) -> None:
         """Empty the slots that are due: expire what still waits, delete what nobody needs, move the rest on."""
         joined: dict[str, Joined] = {}
+        dropped: dict[str, list[int]] = {}
         changed = self.changed
         for slot, waiting in sorted(self.slabs.items()):
             for key, stored in waiting:
@@ -401,20 +402,44 @@ class _Step:
                 elif entry[0] == PARKED:
                     remove = self._give_up(key, entry, slot)
                 else:
-                    remove = self._sweep_pending(slot, key, entry, joined)
+                    remove = self._sweep_pending(slot, key, entry, joined, dropped)
                 if remove <= slot:
                     changed[key] = None
                 else:
                     self._wait(key, remove)
+        for name, at in dropped.items():
+            self.touched[name].waits.settled(at)
+            self.partition.pending -= len(at)
+            self._count("decisions_expired", self.touched[name], len(at))
         self._learn(joined)
 
-    def _sweep_pending(self, slot: int, key: bytes, entry: bytes, joined: dict[str, Joined]) -> int:
-        """When to look at the decision again."""
+    def _sweep_pending(
+        self, slot: int, key: bytes, entry: bytes, joined: dict[str, Joined], dropped: dict[str, list[int]]
+    ) -> int:
+        """When to look at the decision again; it expires if its label was due."""
         due, remove = pending_slots(entry)
         if due > slot:
             return due
-        self._expire(key, entry, joined)
+        name = self.numbers[int.from_bytes(entry[1:3], "big")]
+        tenant = self.touched.get(name) or self._change(name)
+        if tenant.rules.on_expiry is None or not self._counts_as(key, entry, tenant, tenant.rules.on_expiry, joined):
+            dropped.setdefault(name, []).append(int.from_bytes(entry[7:11], "big"))
+            self.changed[key] = Settled.expired(entry)
         return remove
+
+    def _counts_as(self, key: bytes, stored: bytes, tenant: Tenant, label: str, joined: dict[str, Joined]) -> bool:
+        """A decision whose label never came counts as if this one had come; False if none could have."""
+        entry = decode_entry(stored)
+        assert isinstance(entry, Pending)
+        if not tenant.expects_label(entry):
+            return False
+        number = tenant.names.labels.known[label]
+        if tenant.name not in joined:
+            joined[tenant.name] = Joined(tenant, expired=True)
+        joined[tenant.name].rows.append((stored, number, entry.due * self.terms.slot))
+        self.changed[key] = Settled.labelled(stored, number)
+        self._count("decisions_expired", tenant)
+        return True
 
     def _give_up(self, key: bytes, stored: bytes, slot: int) -> int:
         """No request has come for this label, and it is no longer needed."""
@@ -425,29 +450,6 @@ class _Step:
         self._dead(raw, Reason.UNKNOWN_DECISION, "no request came for this label", tenant)
         self.partition.parked -= 1
         return slot
-
-    def _expire(self, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
-        tenant = self._change(self.numbers[int.from_bytes(stored[1:3], "big")])
-        if tenant.rules.on_expiry is None:
-            self._drop(key, tenant, stored)
-        else:
-            entry = decode_entry(stored)
-            assert isinstance(entry, Pending)
-            if tenant.expects_label(entry):
-                label = tenant.names.labels.known[tenant.rules.on_expiry]
-                if tenant.name not in joined:
-                    joined[tenant.name] = Joined(tenant, expired=True)
-                joined[tenant.name].rows.append((stored, label, entry.due * self.terms.slot))
-                self._set(key, Settled.labelled(stored, label))
-            else:
-                self._drop(key, tenant, stored)
-        self._count("decisions_expired", tenant)
-
-    def _drop(self, key: bytes, tenant: Tenant, stored: bytes) -> None:
-        """The label of this decision never came, and it counts as nothing."""
-        tenant.waits.settled([int.from_bytes(stored[7:11], "big")])
-        self.partition.pending -= 1
-        self._set(key, Settled.expired(stored))
 
     def _slot(self, time: int) -> int:
         return time // self.terms.slot
@@ -519,8 +521,7 @@ class _Step:
         """In an order of its own, so that the bytes do not depend on the order in which the work was done."""
         self._record_configurations()
         writes = Writes()
-        writes.add_entries(self.changed)
-        self.outcome.entries, self.outcome.after_entries = self.changed, writes.size
+        self.outcome.entries, self.outcome.after_entries = self.changed, writes.add_entries(self.changed)
         for slot in sorted(self.slabs):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):

@@ -92,20 +92,17 @@ class Writes:
     def delete_field(self, name: bytes) -> None:
         self._parts += (b"s", len(name).to_bytes(2, "big"), name)
 
-    def add_entries(self, entries: Mapping[bytes, bytes | None]) -> None:
-        """Many at once, in the order of their ids: set, or delete where there is no value."""
-        sizes = {
-            size: struct.pack(">H", size) for size in {len(value) for value in entries.values() if value is not None}
-        }
-        parts = self._parts
+    def add_entries(self, entries: Mapping[bytes, bytes | None]) -> int:
+        """Many at once, in the order of their ids: set, or delete where there is no value; how many bytes that is."""
+        lengths = {len(value) for value in entries.values() if value is not None}
+        sizes = {length: struct.pack(">H", length) for length in lengths}
+        parts: list[bytes] = []
         for key in sorted(entries):
             value = entries[key]
             parts += (b"e", key) if value is None else (b"E", key, sizes[len(value)], value)
-
-    @property
-    def size(self) -> int:
-        """Bytes so far."""
-        return sum(map(len, self._parts))
+        packed = b"".join(parts)
+        self._parts.append(packed)
+        return len(packed)
 
     def packed(self) -> bytes:
         return b"".join(self._parts)
