@@ -23,6 +23,9 @@ class Pace:
 
     commit_interval: int = 100
     most_records: int = 20_000
+    """so many make a transaction without waiting any longer …"""
+    for_each_tenant: int = 0
+    """… or so many for each tenant, if that is more: in every batch a tenant costs as much as some records"""
     """of one poll, and of one input in a batch; a transaction is made as soon as so many wait in all partitions"""
     grace: int = 1_000
     breaker_records: int = 1_000

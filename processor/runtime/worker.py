@@ -65,6 +65,8 @@ from .recovery import Recovery, Topics
 
 __all__ = ["Batch", "Owned", "Pace", "Worker"]
 
+MOST_RECORDS = 40_000
+"""of one input in a batch: the hashes of more would not fit into the journal"""
 FULL_BUFFERS = 2
 """A partition that cannot commit is paused once an input holds this many batches."""
 
@@ -120,7 +122,7 @@ class Worker:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
         self._polled_at = self.wall()
         try:
-            self._take(self.input.poll(self.pace.most_records, timeout))
+            self._take(self.input.poll(self._enough(), timeout))
         except (Retry, Fenced) as error:
             # What was lost the listener has been told; a broker that is away comes back.
             self.totals["polls_failed"] += 1
@@ -223,7 +225,7 @@ class Worker:
         """What is still there after a commit belongs to a partition that cannot commit: read no more of it."""
         for owned in self.owned.values():
             for topic, held in owned.buffer.items():
-                if topic not in owned.paused and len(held) >= FULL_BUFFERS * self.pace.most_records:
+                if topic not in owned.paused and len(held) >= FULL_BUFFERS * self._enough():
                     owned.paused.add(topic)
                     self.input.pause([At(topic, owned.number)])
 
@@ -283,9 +285,14 @@ class Worker:
             owned.first_buffered is not None and now - owned.first_buffered >= self.pace.commit_interval
             for owned in able
         )
-        if waited or sum(owned.buffered for owned in able) >= self.pace.most_records:
+        if waited or sum(owned.buffered for owned in able) >= self._enough():
             return self._commit([owned for owned in able if owned.buffered or self._idle_due(owned, now)])
         return self._commit([owned for owned in able if self._idle_due(owned, now)])
+
+    def _enough(self) -> int:
+        """How many records make a transaction."""
+        tenants = sum(len(owned.partition.tenants) for owned in self.owned.values() if owned.partition is not None)
+        return max(self.pace.most_records, self.pace.for_each_tenant * tenants)
 
     def _idle_due(self, owned: Owned, now: int) -> bool:
         """Without input time goes on too: look once per slot whether something has become due."""
@@ -373,7 +380,7 @@ class Worker:
 
     def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
         """The next records of each input, as the core reads them."""
-        most = self.pace.most_records
+        most = min(self._enough(), MOST_RECORDS)
         return {
             topic: raws_of(source, owned.buffer.get(topic, [])[:most], self.codec)
             for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True)

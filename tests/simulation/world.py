@@ -52,6 +52,7 @@ TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000,
 PACE = Pace(
     commit_interval=20,
     most_records=40,
+    for_each_tenant=12,
     grace=200,
     retry_after=20,
     breaker_records=10_000,
