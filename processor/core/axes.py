@@ -55,6 +55,10 @@ class Axes:
             policies=(*self.policies, *policies),
         )
 
+    @property
+    def parts(self) -> tuple[tuple[str, ...], ...]:
+        return self.groups, self.labels, self.experts, self.policies
+
     def union(self, other: Axes) -> Axes:
         return self.extended(groups=other.groups, labels=other.labels, experts=other.experts, policies=other.policies)
 

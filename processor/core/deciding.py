@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .batch import Raw
-from .decision_writer import chances_of
+from .decision_writer import rows_of
 from .entry import LAST_SECOND
 from .events import RequestEvent
 from .exact import Ints
@@ -141,10 +141,15 @@ def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
 def _values(dockets: Sequence[Docket], verdicts: Verdicts, batch: int) -> list[bytes]:
     """The decisions as published, in the order of the cases."""
     decided = verdicts.in_force
-    label, expert, instance = decided.label.tolist(), decided.expert.tolist(), decided.instance.tolist()
-    chances = chances_of(decided.probabilities)
+    rows = rows_of(
+        [event for docket in dockets for _, event, _ in docket.cases],
+        decided.label.tolist(),
+        decided.expert.tolist(),
+        decided.instance.tolist(),
+        decided.probabilities,
+        batch,
+    )
     found: list[bytes] = []
     for docket, part in zip(dockets, slices([len(docket.cases) for docket in dockets]), strict=True):
-        events = [event for _, event, _ in docket.cases]
-        found += docket.tenant.writer.write(events, label[part], expert[part], instance[part], chances[part], batch)
+        found += docket.tenant.writer.write(rows[part])
     return found

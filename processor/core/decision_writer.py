@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -15,6 +15,8 @@ _encode = _encoder.encode
 
 Chances = tuple[bytes, ...]
 """How likely each label was: as fractions, then as parts out of 2³²."""
+Row = tuple[bytes, str, int, int, int, Chances, bytes]
+"""Of one decision: its id, as JSON; group; label, expert and instance, by index; chances; and how the JSON ends."""
 
 
 def chances_of(probabilities: Parts) -> list[Chances]:
@@ -58,39 +60,33 @@ class DecisionWriter:
         self._form = form.replace(b"%", b"%%").replace(b"\0", b"%b")
         self._groups: dict[str, bytes] = {}
 
-    def write(
-        self,
-        events: Sequence[RequestEvent],
-        label: Sequence[int],
-        expert: Sequence[int],
-        instance: Sequence[int],
-        chances: Sequence[Chances],
-        batch: int,
-    ) -> list[bytes]:
-        """One JSON document for each request."""
-        form, labels, experts, instances = self._form, self._labels, self._experts, self._instances
-        rows = zip(
-            _lines([event.decision_id for event in events]),
-            self._group_texts(events),
-            [labels[y] for y in label],
-            [experts[f] for f in expert],
-            [instances[k] for k in instance],
-            chances,
-            _ends(events, batch),
-            strict=True,
-        )
-        return [form % (key, group, y, f, k, *likely, end) for key, group, y, f, k, likely, end in rows]
+    def write(self, rows: Iterable[Row]) -> list[bytes]:
+        """One JSON document for each row."""
+        form, groups = self._form, self._groups
+        labels, experts, instances = self._labels, self._experts, self._instances
+        return [
+            form % (key, groups.get(g) or self._group(g), labels[y], experts[f], instances[k], *likely, end)
+            for key, g, y, f, k, likely, end in rows
+        ]
 
-    def _group_texts(self, events: Sequence[RequestEvent]) -> list[bytes]:
-        known = self._groups
-        for name in {event.advice.group for event in events} - known.keys():
-            known[name] = _encode(name)
-        return [known[event.advice.group] for event in events]
+    def _group(self, name: str) -> bytes:
+        self._groups[name] = text = _encode(name)
+        return text
 
 
-def _ends(events: Sequence[RequestEvent], batch: int) -> list[bytes]:
+def rows_of(
+    events: Sequence[RequestEvent],
+    label: Sequence[int],
+    expert: Sequence[int],
+    instance: Sequence[int],
+    probabilities: Parts,
+    batch: int,
+) -> list[Row]:
+    """Rows for the writers, of decisions of any tenants."""
     plain = b"%d}" % batch
-    return [
+    ends = [
         plain if event.context is msgspec.UNSET else b'%d,"context":%b}' % (batch, bytes(event.context))
         for event in events
     ]
+    keys, groups = _lines([event.decision_id for event in events]), [event.advice.group for event in events]
+    return list(zip(keys, groups, label, expert, instance, chances_of(probabilities), ends, strict=True))

@@ -85,6 +85,8 @@ class Learner:
         self.policies |= {shadow.name: shadow for shadow in settings.shadows}
         self.kind = msgspec.msgpack.encode(settings)
         """learners of the same kind and shape can decide together"""
+        self.labels = frozenset(settings.labels)
+        """those that may be predicted"""
         axes = Axes.of(groups=settings.groups, labels=settings.labels, experts=settings.experts, policies=self.policies)
         unit = 1 if settings.feedback == "all" else WEIGHT_UNIT
         self.state = state or State(axes, bucket=settings.bucket, keep=settings.keep, unit=unit)

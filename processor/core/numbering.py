@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import Raw
 
 from .axes import Axes
 from .counters import ABSENT
 from .exact import Ints
+
+_encode = msgspec.msgpack.encode
 
 
 class Met(tuple[str, ...]):
@@ -49,8 +53,12 @@ class Names:
         return Names(self.groups, self.experts, self.labels, self.policies)
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        return len(self.groups), len(self.experts), len(self.labels), len(self.policies)
+    def parts(self) -> tuple[Met, Met, Met, Met]:
+        return self.groups, self.experts, self.labels, self.policies
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, self.parts))
 
 
 class Tables:
@@ -60,9 +68,11 @@ class Tables:
     """
 
     def __init__(self, names: Names, axes: Axes) -> None:
-        self.axes, self.sizes = axes, names.sizes
-        self.shape = (*names.sizes, axes.labels, len(axes.groups), len(axes.experts), axes.policies)
+        self.axes, self.names = axes, names.copy()
+        self.shape = (*names.sizes, axes.labels, len(axes.groups), len(axes.experts), axes.policies, names.policies)
         """tables of the same shape can be stacked"""
+        self.stored = Raw(_encode([tuple(part) for part in names.parts])), Raw(_encode([list(p) for p in axes.parts]))
+        """names and axes as they are stored"""
         self.group_index: Ints = np.array([axes.group_index.get(name, ABSENT) for name in names.groups], dtype=np.int64)
         """[group number]"""
         self.group_number: Ints = np.array([names.groups.known.get(name, 0) for name in axes.groups], dtype=np.int64)
@@ -77,5 +87,12 @@ class Tables:
         """[label index], plus one; the last is for ``ABSENT``"""
 
     def fit(self, names: Names, axes: Axes) -> bool:
-        """Names only ever grow, so as many names are the same names."""
-        return self.sizes == names.sizes and (self.axes is axes or self.axes == axes)
+        """What was met is replaced and never changed, so the same objects are the same names."""
+        mine = self.names
+        return (
+            self.axes is axes
+            and mine.groups is names.groups
+            and mine.experts is names.experts
+            and mine.labels is names.labels
+            and mine.policies is names.policies
+        )

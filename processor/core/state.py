@@ -80,10 +80,12 @@ class State:
 
     def add(self, number: int, counts: Ints) -> None:
         """Add counts of one time bucket, given flat."""
-        for counters in self._counters_of(number):
-            counters.flat += counts
-        if number == self.newest:
-            self._drop_old()
+        newest = max(self.buckets, default=number)
+        self.lifetime.flat += counts
+        if number > newest - self.keep:
+            self._bucket(number).flat += counts
+            if number > newest:
+                self._drop_old()
 
     def merge(self, other: State) -> None:
         """Add another state to this one."""
@@ -128,12 +130,16 @@ class State:
         newest = self.newest
         if newest is not None and number <= newest - self.keep:
             return (self.lifetime,)
+        return (self.lifetime, self._bucket(number))
+
+    def _bucket(self, number: int) -> Counters:
+        """To be changed."""
         if number not in self.buckets:
             self.buckets[number] = Counters.zeros(self.axes, unit=self.unit)
         elif number not in self.touched:
             self.buckets[number] = self.buckets[number].copy()
         self.touched.add(number)
-        return (self.lifetime, self.buckets[number])
+        return self.buckets[number]
 
     def _drop_old(self) -> None:
         newest = self.newest

@@ -295,7 +295,7 @@ class _Step:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.drawn.get(tenant.name))
         fresh: dict[bytes, int] = {}
-        labels, met, entries, clock = tenant.labels, docket.met, self.entries, self.clock
+        labels, met, entries, clock = tenant.learner.labels, docket.met, self.entries, self.clock
         for asking in chunk:
             raw, event, key = asking
             advice = event.advice
@@ -330,7 +330,7 @@ class _Step:
         if not experts <= known and len(known | experts) > rules.max_experts:
             self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
-        if not event.advice.labels <= tenant.labels:
+        if not event.advice.labels <= tenant.learner.labels:
             self._dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
             return False
         if not tenant.learner.accepts(event.group):

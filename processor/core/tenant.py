@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import msgspec
 
@@ -83,20 +82,13 @@ class Tenant:
 
     def clone(self) -> Tenant:
         """A copy to change; nothing of the original is touched."""
-        return Tenant(
-            self.number,
-            self.name,
-            self.rules,
-            self.names.copy(),
-            self.learner.clone(),
-            Counter(self.tally),
-            self.waits.clone(),
-            self.watch.clone() if self.watch else None,
-            self.recorded,
-            _tables=self._tables,
-            _writer=self._writer,
-            _all_labelled=self._all_labelled,
-        )
+        other = Tenant.__new__(Tenant)
+        other.__dict__.update(self.__dict__)
+        other.names, other.learner, other.waits = self.names.copy(), self.learner.clone(), self.waits.clone()
+        other.tally = Counter(self.tally)
+        other.watch = self.watch.clone() if self.watch else None
+        other.observed = False
+        return other
 
     @property
     def tables(self) -> Tables:
@@ -109,7 +101,7 @@ class Tenant:
     @property
     def kind(self) -> Hashable:
         """Tenants of the same kind can be worked on together: settings, numbers of names and policies are the same."""
-        return self.learner.kind, self.tables.shape, self.names.policies
+        return self.learner.kind, self.tables.shape
 
     @property
     def writer(self) -> DecisionWriter:
@@ -128,11 +120,6 @@ class Tenant:
             )
             self._writer = (axes, writer)
         return self._writer[1]
-
-    @cached_property
-    def labels(self) -> frozenset[str]:
-        """Those that may be predicted."""
-        return frozenset(self.rules.settings.labels)
 
     def meet(self, request: RequestEvent) -> None:
         """Give numbers to names that were not met before."""
@@ -209,17 +196,9 @@ class Tenant:
         return changed
 
     def _encode_names(self) -> bytes:
-        names = self.names
+        names, axes = self.tables.stored
         return msgspec.msgpack.encode(
-            [
-                BINARY_FORM,
-                self.name,
-                [tuple(part) for part in (names.groups, names.experts, names.labels, names.policies)],
-                [list(axis) for axis in _axes(self.learner.state.axes)],
-                sorted(self.tally.items()),
-                self.recorded,
-                self.waits.encode(),
-            ]
+            [BINARY_FORM, self.name, names, axes, sorted(self.tally.items()), self.recorded, self.waits.encode()]
         )
 
     @classmethod
@@ -302,7 +281,3 @@ def _stored_watch(rules: TenantRules, stored: bytes | None) -> Watch | None:
         return fresh
     settings, state = msgspec.msgpack.decode(stored, type=tuple[WatchSettings, bytes])
     return Watch.decode(settings, state).under(rules.watch)
-
-
-def _axes(axes: Axes) -> tuple[tuple[str, ...], ...]:
-    return (axes.groups, axes.labels, axes.experts, axes.policies)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
-from processor.core.decision_writer import DecisionWriter, chances_of
+from processor.core.decision_writer import DecisionWriter, rows_of
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, RequestEvent, encode_decision
 from processor.core.exact import ONE
@@ -199,8 +199,8 @@ def test_decisions_written_together_are_those_written_one_by_one(
         )
         for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
     ]
-    chances = chances_of(np.array(parts, dtype=np.uint64))
-    assert writer.write(events, label, expert, instance, chances, batch=7) == plain
+    rows = rows_of(events, label, expert, instance, np.array(parts, dtype=np.uint64), batch=7)
+    assert writer.write(rows) == plain
 
 
 @given(group=NAMES, said=st.dictionaries(NAMES, NAMES, min_size=1, max_size=5), context=st.binary(max_size=400))
