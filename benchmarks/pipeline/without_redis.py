@@ -53,7 +53,7 @@ class PlainStore:
         self._identity: dict[int, Identity] = {}
         self.spent = Spent()
         self.look_up = self.spent.timed("look_up", self._look_up)
-        self.apply = self.spent.timed("apply", self._apply)
+        self.apply = self.fill = self.spent.timed("apply", self._apply)
 
     def claim(self, partition: int, token: bytes) -> None: ...
 
