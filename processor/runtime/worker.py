@@ -26,7 +26,6 @@ from processor.adapters.log import (
     Output,
     Piece,
     Reader,
-    Record,
     Retry,
     Rewind,
     Stop,
@@ -382,25 +381,10 @@ class Worker:
     def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
         """The next records of each input, as the core reads them."""
         most = min(self._enough(), MOST_RECORDS)
-        requests, feedback = (owned.buffer.get(topic, [])[:most] for topic in self.topics.inputs)
-        feedback = feedback[: self._in_time(owned, requests, feedback)]
         return {
-            self.topics.requests: raws_of(REQUESTS, requests, self.codec),
-            self.topics.feedback: raws_of(FEEDBACK, feedback, self.codec),
+            topic: raws_of(source, owned.buffer.get(topic, [])[:most], self.codec)
+            for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True)
         }
-
-    def _in_time(self, owned: Owned, requests: Sequence[Record], feedback: Sequence[Record]) -> int:
-        """How many labels are not ahead of the requests.
-
-        In a backlog one input may be read faster than the other. Labels that overtake their requests would have to be
-        parked, so they wait here until the requests have come to the same time, or to their end.
-        """
-        topic = self.topics.requests
-        left = len(owned.buffer.get(topic, ())) > len(requests)
-        if not feedback or (self.input.ended(At(topic, owned.number)) and not left):
-            return len(feedback)
-        reached = max(map(TIMESTAMP, requests)) if requests else owned.last_timestamp.get(topic, 0)
-        return next((i for i, record in enumerate(feedback) if record.timestamp > reached), len(feedback))
 
     def _knows_the_time(self, owned: Owned) -> bool:
         """Whether every input has shown a record or its end since the recovery.
