@@ -28,6 +28,7 @@ from processor.core.events import (
     encode_decision,
     is_garbage,
     key_of,
+    request_reader,
 )
 from tests.fuzz_decoder import DECODERS, content, damaged, try_one
 
@@ -122,6 +123,23 @@ def test_the_last_of_a_repeated_key_counts() -> None:
     value = b'{"tenant":"x","decision_id":"1","group":"A","predictions":{"m":1,"m":2},"tenant":"bank"}'
     event = decode_request(value, LIMITS)
     assert (event.tenant, event.decision_id, event.group, event.predictions) == ("bank", "1", "A", {"m": "2"})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"tenant":"t","decision_id":"1","group":"A","predictions":"A","predictions":{"m":"x"}}',
+        b'{"tenant":"t","decision_id":"1","group":[],"group":"A","predictions":{"m":"x"}}',
+    ],
+)
+def test_what_is_remembered_does_not_hide_a_field_that_comes_twice(value: bytes) -> None:
+    read = request_reader(LIMITS)
+    read(b'{"tenant":"t","decision_id":"0","group":"A","predictions":{"m":"x"}}')
+    with pytest.raises(Rejected) as plainly:
+        decode_request(value, LIMITS)
+    with pytest.raises(Rejected) as remembering:
+        read(value)
+    assert str(remembering.value) == str(plainly.value)
 
 
 def test_names_as_long_as_their_limits_are_accepted() -> None:
