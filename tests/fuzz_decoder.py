@@ -20,9 +20,8 @@ from processor.core.events import (
     RequestEvent,
     decode_feedback,
     decode_request,
-    feedback_reader,
-    request_reader,
 )
+from processor.core.reading import feedback_reader, request_reader
 from tests.unit.bad_events import BAD_EVENTS, VALID
 
 DECODERS: dict[str, Callable[[bytes | None, Limits], msgspec.Struct]] = {

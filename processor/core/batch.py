@@ -17,12 +17,11 @@ from .events import (
     Reason,
     Rejected,
     RequestEvent,
-    feedback_reader,
     is_garbage,
-    request_reader,
 )
 from .partition import RulesFor
 from .partitioning import partition_of
+from .reading import feedback_reader, request_reader
 
 REQUESTS, FEEDBACK = "requests", "feedback"
 

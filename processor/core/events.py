@@ -7,7 +7,7 @@ Unicode tables of a Python version, because an audit must refuse the same events
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, NoReturn, cast
@@ -210,63 +210,11 @@ def decode_feedback(value: bytes | None, limits: Limits) -> FeedbackEvent:
     >>> decode_feedback(b'{"tenant":"t","decision_id":"1","label":false}', Limits()).label
     'false'
     """
-    wire = _decode(value, limits, _feedback_decoders(limits))
+    wire = _decode(value, limits, feedback_decoders(limits))
     return FeedbackEvent(wire.tenant, wire.decision_id, canonical_label(wire.label))
 
 
-REMEMBERED, LONGEST = 4_096, 2_048
-"""How many different pieces of advice are remembered, and of how many bytes at most."""
-
-
-@lru_cache(maxsize=16)
-def request_reader(limits: Limits) -> Callable[[bytes | None], RequestEvent]:
-    """``decode_request`` that remembers what was said before: requests differ, the advice in them rarely does.
-
-    Only what the plain version has accepted is remembered, so what is refused, and why, is the same.
-    """
-    skim = _skimming(_Longest.of(limits)).decode
-    known: dict[tuple[bytes, bytes], Advice] = {}
-
-    def read(value: bytes | None) -> RequestEvent:
-        if value is None or not _is_plain(value, limits) or _says_twice(value):
-            return decode_request(value, limits)
-        try:
-            wire = skim(value)
-        except msgspec.DecodeError:
-            return decode_request(value, limits)
-        said = (bytes(wire.group), bytes(wire.predictions))
-        advice = known.get(said)
-        if advice is not None:
-            return RequestEvent(wire.tenant, wire.decision_id, advice, wire.context)
-        event = decode_request(value, limits)
-        if len(said[0]) + len(said[1]) <= LONGEST:
-            if len(known) >= REMEMBERED:
-                known.clear()
-            known[said] = event.advice
-        return event
-
-    return read
-
-
-@lru_cache(maxsize=16)
-def feedback_reader(limits: Limits) -> Callable[[bytes | None], FeedbackEvent]:
-    """``decode_feedback``, with less ado where there is nothing to check but what msgspec checks."""
-    strict = _feedback_decoders(limits).strict.decode
-
-    def read(value: bytes | None) -> FeedbackEvent:
-        if value is None or not _is_plain(value, limits):
-            return decode_feedback(value, limits)
-        try:
-            wire = strict(value)
-        except msgspec.DecodeError:
-            return decode_feedback(value, limits)
-        label = wire.label
-        return FeedbackEvent(wire.tenant, wire.decision_id, label if label.__class__ is str else canonical_label(label))
-
-    return read
-
-
-def _is_plain(value: bytes, limits: Limits) -> bool:
+def is_plain(value: bytes, limits: Limits) -> bool:
     """No text that must be looked at, no nesting that must be counted: true of almost every event.
 
     JSON has no raw control characters below 0x20 in strings: the others need an escape, DEL or two bytes. As many
@@ -305,7 +253,7 @@ class _Decoders(msgspec.Struct, frozen=True):
 _SYNTAX = msgspec.json.Decoder(Raw)
 
 
-class _Longest(msgspec.Struct, frozen=True):
+class Longest(msgspec.Struct, frozen=True):
     """The limits that msgspec checks while it parses; None is no limit."""
 
     name: int | None = None
@@ -313,21 +261,21 @@ class _Longest(msgspec.Struct, frozen=True):
     experts: int | None = None
 
     @classmethod
-    def of(cls, limits: Limits) -> _Longest:
+    def of(cls, limits: Limits) -> Longest:
         return cls(limits.max_name_chars, limits.max_id_chars, limits.max_experts)
 
 
-def _text(longest: int | None) -> Any:
+def text_type(longest: int | None) -> Any:
     # An empty name is refused: to Prometheus an empty label value is the same as no label.
     return Annotated[str, Meta(min_length=1, max_length=longest)]
 
 
-def _request_wire(longest: _Longest) -> msgspec.json.Decoder[Any]:
-    name = _text(longest.name)
+def _request_wire(longest: Longest) -> msgspec.json.Decoder[Any]:
+    name = text_type(longest.name)
     label = name | _INT64 | bool
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("tenant", name),
-        ("decision_id", _text(longest.identity)),
+        ("decision_id", text_type(longest.identity)),
         ("group", label),
         ("predictions", Annotated[cast(Any, dict)[name, label], Meta(max_length=longest.experts)]),
         ("context", Raw | UnsetType, UNSET),
@@ -335,32 +283,20 @@ def _request_wire(longest: _Longest) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Request", fields, frozen=True, gc=False))
 
 
-def _skimming(longest: _Longest) -> msgspec.json.Decoder[Any]:
-    """Reads the ids of a request; what it says stays bytes."""
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-        ("tenant", _text(longest.name)),
-        ("decision_id", _text(longest.identity)),
-        ("group", Raw),
-        ("predictions", Raw),
-        ("context", Raw | UnsetType, UNSET),
-    ]
-    return msgspec.json.Decoder(msgspec.defstruct("Skimmed", fields, frozen=True, gc=False))
-
-
-def _feedback_wire(longest: _Longest) -> msgspec.json.Decoder[Any]:
-    name = _text(longest.name)
-    fields = [("tenant", name), ("decision_id", _text(longest.identity)), ("label", name | _INT64 | bool)]
+def _feedback_wire(longest: Longest) -> msgspec.json.Decoder[Any]:
+    name = text_type(longest.name)
+    fields = [("tenant", name), ("decision_id", text_type(longest.identity)), ("label", name | _INT64 | bool)]
     return msgspec.json.Decoder(msgspec.defstruct("Feedback", fields, frozen=True, gc=False))
 
 
 @lru_cache(maxsize=16)
 def _request_decoders(limits: Limits) -> _Decoders:
-    return _Decoders(_request_wire(_Longest.of(limits)), _request_wire(_Longest()))
+    return _Decoders(_request_wire(Longest.of(limits)), _request_wire(Longest()))
 
 
 @lru_cache(maxsize=16)
-def _feedback_decoders(limits: Limits) -> _Decoders:
-    return _Decoders(_feedback_wire(_Longest.of(limits)), _feedback_wire(_Longest()))
+def feedback_decoders(limits: Limits) -> _Decoders:
+    return _Decoders(_feedback_wire(Longest.of(limits)), _feedback_wire(Longest()))
 
 
 def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
@@ -368,7 +304,7 @@ def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
         raise Rejected(Reason.EMPTY, "the record has no value")
     if len(value) > limits.max_event_bytes:
         raise Rejected(Reason.TOO_LARGE, f"{len(value)} bytes: at most {limits.max_event_bytes} are accepted")
-    plain = _is_plain(value, limits)
+    plain = is_plain(value, limits)
     if not plain:
         _check_utf8(value)
         if _brackets(value) > limits.max_depth:
@@ -380,11 +316,6 @@ def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
     if not plain:
         _check_names(wire)
     return wire
-
-
-def _says_twice(value: bytes) -> bool:
-    """A field that comes twice is checked both times by the plain version; here the last would hide the first."""
-    return value.count(b'"predictions"') != 1 or value.count(b'"group"') != 1
 
 
 def _brackets(value: bytes) -> int:

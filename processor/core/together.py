@@ -6,7 +6,7 @@ What is decided does not depend on who is decided with: every operation here is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,25 +79,6 @@ class Labels:
     predictions: Ints
     decided: Ints
     weight: Ints | None = None
-
-
-def kind_of(learner: Learner) -> Hashable:
-    """Learners of the same kind can share arrays: same settings, same labels, as many groups, experts, policies."""
-    axes = learner.state.axes
-    return learner.kind, axes.labels, len(axes.groups), len(axes.experts), len(axes.policies)
-
-
-def decide_together(cases: Sequence[Cases]) -> list[Verdicts]:
-    """Decide the cases of many learners, each by its rule of this moment, and count the decisions."""
-    kinds: dict[Hashable, list[int]] = {}
-    for i, one in enumerate(cases):
-        kinds.setdefault(kind_of(one.learner), []).append(i)
-    found: dict[int, Verdicts] = {}
-    for alike in kinds.values():
-        verdicts = decide_alike([cases[i] for i in alike])
-        for i, part in zip(alike, slices([len(cases[i].ids) for i in alike]), strict=True):
-            found[i] = verdicts.part(part)
-    return [found[i] for i in range(len(cases))]
 
 
 def decide_alike(cases: Sequence[Cases]) -> Verdicts:

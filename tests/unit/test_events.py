@@ -28,8 +28,8 @@ from processor.core.events import (
     encode_decision,
     is_garbage,
     key_of,
-    request_reader,
 )
+from processor.core.reading import request_reader
 from tests.fuzz_decoder import DECODERS, content, damaged, try_one
 
 from .bad_events import BAD_EVENTS, FEEDBACK, REQUEST, VALID, Bad, with_field

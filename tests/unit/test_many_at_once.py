@@ -18,7 +18,7 @@ from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, RequestEvent, encode_decision
 from processor.core.exact import ONE
 from processor.core.pending_rows import PendingRows, decode_pending, encode_pending
-from processor.core.together import Cases, decide_together
+from processor.core.together import Cases, Verdicts, decide_alike, slices
 
 POLICIES = [
     Policy(),
@@ -123,18 +123,24 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
     asked = [requests(rng, 1 + 3 * i, 2 + i % 3) for i in range(6)]
     for learner, mine in zip(crowd, asked, strict=True):
         learner.make_room({r.group for r in mine}, {expert for r in mine for expert in r.predictions})
-    verdicts = decide_together(
-        [
-            Cases(
-                learner,
-                [r.decision_id for r in mine],
-                [Advice.of(r.group, r.predictions) for r in mine],
-                [40 + i for i in range(len(mine))],
-            )
-            for learner, mine in zip(crowd, asked, strict=True)
-        ]
-    )
-    for one, other, mine, verdict in zip(crowd, alone, asked, verdicts, strict=True):
+    verdicts: dict[int, Verdicts] = {}
+    for experts in range(3):  # those that know as many experts are alike
+        alike = [i for i in range(6) if i % 3 == experts]
+        together = decide_alike(
+            [
+                Cases(
+                    crowd[i],
+                    [r.decision_id for r in asked[i]],
+                    [Advice.of(r.group, r.predictions) for r in asked[i]],
+                    [40 + n for n in range(len(asked[i]))],
+                )
+                for i in alike
+            ]
+        )
+        parts = slices([len(asked[i]) for i in alike])
+        verdicts |= {i: together.part(part) for i, part in zip(alike, parts, strict=True)}
+    for i, (one, other, mine) in enumerate(zip(crowd, alone, asked, strict=True)):
+        verdict = verdicts[i]
         decisions = other.decide_batch(mine, at=[40 + i for i in range(len(mine))])
         labels = one.state.axes.labels
         assert [labels[i] for i in verdict.in_force.label] == [d.label for d in decisions]
