@@ -72,7 +72,8 @@ chaos-rolling: setup servers  ## rolling restarts under load
 AUDIT  ?= /tmp/gforce-audit
 chaos-audit: setup servers  ## 200 000 requests under kills, recorded, then audited as a stranger would (AUDIT=folder)
 	mkdir -p $(AUDIT)
-	$(BIN)/python -m tests.chaos --requests 200000 --rate 600 --kills 30 --seconds-limit 900 --record $(AUDIT)
+	$(BIN)/python -m tests.chaos --requests 200000 --rate 600 --kills 30 --seconds-limit 900 --record $(AUDIT) \
+	  --snapshot-bytes 1500000
 	cd / && NPY_DISABLE_CPU_FEATURES="AVX512F AVX2 FMA3" OPENBLAS_CORETYPE=Nehalem $(CURDIR)/$(BIN)/gforce audit \
 	  $(AUDIT)/recording --config $(AUDIT)/gforce.toml
 	$(BIN)/gforce audit $(AUDIT)/*.json --config $(AUDIT)/gforce.toml

@@ -16,7 +16,7 @@ from .finish import Report, finish
 from .fleet import GFORCE, Fleet
 from .havoc import Amounts, Havoc, plan
 from .workload import Workload
-from .world import PARTITIONS, Player, World
+from .world import PARTITIONS, SNAPSHOT_BYTES, Player, World
 
 CLUSTER_REQUESTS, CLUSTER_KILLS = 10_000, 6
 
@@ -34,6 +34,7 @@ def chaos(
     seed: int = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the figures here")] = None,
     record: Annotated[Path | None, typer.Option(help="record all topics into this folder at the end")] = None,
+    snapshot_bytes: Annotated[int, typer.Option(help="changelog between two snapshots")] = SNAPSHOT_BYTES,
     seconds_limit: Annotated[float, typer.Option(help="fail if the load and its chaos take longer")] = 420.0,
 ) -> None:
     """A real broker, a real Redis and real processes, killed while they work."""
@@ -47,7 +48,7 @@ def chaos(
     )
     rate = min(rate, count / 90) if cluster else rate  # a stopped processor alone takes most of a minute
     console = Console()
-    with World(cluster) as world:
+    with World(cluster, snapshot_bytes=snapshot_bytes) as world:
         report = _run(world, Workload(seed, count, count / rate), amounts, processors, seed, seconds_limit, console)
         if record is not None:
             _record(world, record)

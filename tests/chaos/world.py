@@ -23,6 +23,8 @@ from .workload import Event
 
 PARTITIONS = 4
 GROUP = "gforce"
+SNAPSHOT_BYTES = 400_000
+"""small, so that a run of minutes takes many"""
 
 CONFIG = """
 [kafka]
@@ -39,7 +41,7 @@ timeout_ms = 2000
 [processing]
 seed = "{seed}"
 slot_ms = 1000
-snapshot_bytes = 400000
+snapshot_bytes = {snapshot_bytes}
 
 [log]
 format = "json"
@@ -52,10 +54,12 @@ parking = "20s"
 class World:
     """A broker, a Redis (or a cluster of three) and a folder; everything it started ends with it."""
 
-    def __init__(self, cluster: bool = False, broker: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, cluster: bool = False, broker: Mapping[str, str] | None = None, snapshot_bytes: int = SNAPSHOT_BYTES
+    ) -> None:
         self.broker = Broker(broker)
         self.redis: RedisServer | RedisCluster = RedisCluster() if cluster else RedisServer(aof=True, own=True)
-        self.cluster = cluster
+        self.cluster, self.snapshot_bytes = cluster, snapshot_bytes
         self.folder = Path(tempfile.mkdtemp(prefix="gforce-chaos-"))
         self.config_file = self.folder / "gforce.toml"
 
@@ -89,6 +93,7 @@ class World:
             redis=self.redis.url,
             cluster=str(self.cluster).lower(),
             seed="5e" * 32,
+            snapshot_bytes=self.snapshot_bytes,
         )
         self.config_file.write_text(text)
 
