@@ -2,53 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
 
-class Advice(msgspec.Struct, eq=False, gc=False):
-    """Few different things are said, many times: requests that say the same, in the same bytes, may share this.
+class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
+    """Who is asked about a case of which group. The same are asked again and again, so they share this.
 
     Two that are equal need not be the same object; work that is done once per object is only saved, never wrong.
     """
 
     group: str
-    predictions: Mapping[str, str]
-    met: tuple[str, ...]
-    """group and experts"""
+    experts: tuple[str, ...]
+    """sorted"""
+    head: bytes
+    """how what is said begins; see ``_content``"""
+    arrange: Callable[[Sequence[Any]], tuple[Any, ...]]
+    """from the order in which the experts came to this one"""
+
+
+class Piece(NamedTuple):
+    """What some of the experts said, each once or more often; then the last counts."""
+
+    experts: tuple[str, ...]
+    labels: tuple[str, ...]
+    said: tuple[bytes, ...]
+    """MessagePack of [expert, label] of each"""
+
+    @classmethod
+    def of(cls, predictions: Mapping[str, str]) -> Piece:
+        return cls(tuple(predictions), tuple(predictions.values()), tuple(map(_encode, predictions.items())))
+
+
+class Advice(msgspec.Struct, eq=False, gc=False):
+    """Few different things are said, many times: requests that say the same, in the same bytes, may share this."""
+
+    panel: Panel
+    by_expert: tuple[str, ...]
+    """what each of the panel's experts said"""
     labels: frozenset[str]
     """all that were predicted"""
     said: bytes
     """all of it, in one spelling: independent of the order of the experts"""
     _alone: int | None = None
+    """the ``content`` of a request without a context, once asked for"""
 
     @classmethod
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
-        sorted_said = [(expert, predictions[expert]) for expert in _sorted(tuple(predictions))]
-        said = _ARRAY_OF_THREE + _encode(group) + _encode(sorted_said)
-        return cls(group, predictions, (group, *predictions), frozenset(predictions.values()), said)
+        return cls.of_pieces(group, [Piece.of(predictions)])
+
+    @classmethod
+    def of_pieces(cls, group: str, pieces: Sequence[Piece]) -> Advice:
+        experts, labels, said = zip(*pieces, strict=True)
+        panel = _panel(group, tuple(chain(*experts)))
+        by_expert = panel.arrange(tuple(chain(*labels)))
+        whole = panel.head + b"".join(panel.arrange(tuple(chain(*said))))
+        return cls(panel, by_expert, frozenset(by_expert), whole)
+
+    @property
+    def group(self) -> str:
+        return self.panel.group
+
+    @property
+    def predictions(self) -> Mapping[str, str]:
+        return dict(zip(self.panel.experts, self.by_expert, strict=True))
 
     def content(self, context: bytes) -> int:
         """32 bits of what a request says: tells a repetition from another request under the same id."""
-        if not context:
-            if self._alone is None:
-                self._alone = self._hash(context)
-            return self._alone
-        return self._hash(context)
-
-    def _hash(self, context: bytes) -> int:
-        return int.from_bytes(blake2b(self.said + _encode(context), digest_size=4).digest(), "big")
+        if context:
+            return _content(self.said, context)
+        if self._alone is None:
+            self._alone = _content(self.said, b"")
+        return self._alone
 
 
 _encode = msgspec.msgpack.encode
-_ARRAY_OF_THREE = b"\x93"
-"""What is hashed is the MessagePack of [group, [[expert, label], …], context]."""
 
 
-@lru_cache(maxsize=256)
-def _sorted(experts: tuple[str, ...]) -> list[str]:
-    """The same experts are asked again and again."""
-    return sorted(experts)
+def _content(said: bytes, context: bytes) -> int:
+    """The hash of the MessagePack of [group, [[expert, label], …], context]."""
+    return int.from_bytes(blake2b(said + _encode(context), digest_size=4).digest(), "big")
+
+
+@lru_cache(maxsize=1_024)
+def _panel(group: str, experts: tuple[str, ...]) -> Panel:
+    last = {expert: at for at, expert in enumerate(experts)}
+    each = sorted(last)
+    head = _encode([group, [None] * len(each), None])[: -1 - len(each)]
+    return Panel(group, tuple(each), head, _picker([last[expert] for expert in each]))
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """
+    >>> _picker([2, 0])("abc"), _picker([1])("abc")
+    (('c', 'a'), ('b',))
+    """
+    if len(places) < 2:
+        return lambda found: tuple(found[place] for place in places)
+    return itemgetter(*places)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from .events import (
 )
 from .partition import RulesFor
 from .partitioning import partition_of
-from .reading import feedback_reader, request_reader
+from .reading import Event, Reader, feedback_reader, request_reader
 
 REQUESTS, FEEDBACK = "requests", "feedback"
 
@@ -92,7 +92,9 @@ class Asked:
 
     @property
     def ids(self) -> list[bytes]:
-        return list(dict.fromkeys([key for *_, key in (*self.requests, *self.feedback)]))
+        keys = [key for _, _, key in self.requests]
+        keys += [key for _, _, key in self.feedback]
+        return list(dict.fromkeys(keys))
 
 
 def decode(
@@ -109,9 +111,6 @@ def decode(
     )
 
 
-Event = TypeVar("Event", RequestEvent, FeedbackEvent)
-
-
 @dataclass
 class _Reading:
     partition: int
@@ -120,22 +119,23 @@ class _Reading:
     poison: set[tuple[str, int]]
     refused: list[DeadLetter]
 
-    def readable(self, raws: Sequence[Raw], read: Callable[[bytes | None], Event]) -> list[tuple[Raw, Event, bytes]]:
+    def readable(self, raws: Sequence[Raw], read: Reader[Event]) -> list[tuple[Raw, Event, bytes]]:
         """The events among these records, each with the id of its entry; the others are refused."""
         found: list[tuple[Raw, Event, bytes]] = []
         homes: dict[bytes | None, Home] = {}
         poison, latest = self.poison, self.latest
-        for raw in raws:
+        for raw, event in zip(raws, read([raw.value for raw in raws]), strict=True):
             try:
                 if raw.refused is not None or poison:
                     self._usable(raw)
-                event = read(raw.value)
+                if isinstance(event, Rejected):
+                    raise event
                 home = homes.get(raw.key)
                 if home is None or home.tenant != event.tenant:
                     home = homes[raw.key] = self._home(raw.key, event.tenant)
                 if raw.timestamp > latest:
                     raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
-                entry = home.entries.copy()
+                entry = home.entry()
                 entry.update(event.decision_id.encode())
                 found.append((raw, event, entry.digest()))
             except Rejected as rejected:
@@ -155,15 +155,15 @@ class _Reading:
             raise Rejected(
                 Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
             )
-        return Home(tenant, entry_ids(tenant))
+        return Home(tenant, entry_ids(tenant).copy)
 
 
 class Home(NamedTuple):
     """A tenant whose records have the right key and are on the right partition."""
 
     tenant: str
-    entries: blake2b
-    """as ``entry_ids`` gives it"""
+    entry: Callable[[], blake2b]
+    """begins the id of an entry; see ``entry_ids``"""
 
 
 def due_slot(clock: int, slot: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .advice import Panel
 from .batch import Raw
 from .decision_writer import rows_of
 from .entry import LAST_SECOND
@@ -32,14 +33,14 @@ class Docket:
     tenant: Tenant
     drawn: Mapping[str, Drawn] | None = None
     """what was drawn by id, where a record is followed instead of the seed"""
-    cases: list[Asking] = field(default_factory=list)
+    cases: Sequence[Asking] = ()
     content: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
     """times of the requests, in milliseconds"""
     parked: dict[bytes, bytes] = field(default_factory=dict)
     """labels that came before their request, as stored, by the id of the entry"""
-    met: set[tuple[str, ...]] = field(default_factory=set)
-    """groups with the experts asked: who was accepted once needs no second look"""
+    panels: set[Panel] = field(default_factory=set)
+    """who was accepted once needs no second look"""
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iter
     for docket in dockets:
         tenant = docket.tenant
         tenant.learner.make_room(
-            {group for group, *_ in docket.met}, {expert for _, *experts in docket.met for expert in experts}
+            {panel.group for panel in docket.panels}, {expert for panel in docket.panels for expert in panel.experts}
         )
         tenant.meet_policies()
         kinds.setdefault(tenant.kind, []).append(docket)

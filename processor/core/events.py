@@ -30,7 +30,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 # of an unclosed string would be quadratic.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # Numbers, because looking for a byte in bytes is four times as fast as looking for bytes of length one.
-_BACKSLASH, _DELETE = 0x5C, 0x7F
+_BACKSLASH, _BRACKET, _DELETE = 0x5C, 0x5B, 0x7F
 _MAX_DETAIL = 199
 
 
@@ -195,13 +195,17 @@ def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
     ('7', {'m': 'true'})
     """
     wire = _decode(value, limits, _request_decoders(limits))
-    predictions = wire.predictions
-    if not predictions:
+    if not wire.predictions:
         raise Rejected(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
-    said = {
-        expert: label if label.__class__ is str else canonical_label(label) for expert, label in predictions.items()
+    advice = Advice.of(canonical_label(wire.group), canonical_labels(wire.predictions))
+    return RequestEvent(wire.tenant, wire.decision_id, advice, wire.context)
+
+
+def canonical_labels(predictions: Mapping[str, Label]) -> dict[str, str]:
+    """The one spelling of what each expert said."""
+    return {
+        expert: label if isinstance(label, str) else canonical_label(label) for expert, label in predictions.items()
     }
-    return RequestEvent(wire.tenant, wire.decision_id, Advice.of(canonical_label(wire.group), said), wire.context)
 
 
 def decode_feedback(value: bytes | None, limits: Limits) -> FeedbackEvent:
@@ -214,19 +218,17 @@ def decode_feedback(value: bytes | None, limits: Limits) -> FeedbackEvent:
     return FeedbackEvent(wire.tenant, wire.decision_id, canonical_label(wire.label))
 
 
-def is_plain(value: bytes, limits: Limits) -> bool:
-    """No text that must be looked at, no nesting that must be counted: true of almost every event.
+def has_plain_text(value: bytes) -> bool:
+    """No text that must be looked at: true of almost every event.
 
-    JSON has no raw control characters below 0x20 in strings: the others need an escape, DEL or two bytes. As many
-    brackets as levels are allowed cannot be too deep.
+    JSON has no raw control characters below 0x20 in strings: the others need an escape, DEL or two bytes.
     """
-    return (
-        value.isascii()
-        and _BACKSLASH not in value
-        and _DELETE not in value
-        and _brackets(value) <= limits.max_depth
-        and len(value) <= limits.max_event_bytes
-    )
+    return value.isascii() and _BACKSLASH not in value and _DELETE not in value
+
+
+def brackets(value: bytes) -> int:
+    """As many brackets as levels are allowed cannot be too deep."""
+    return value.count(b"{") + (value.count(b"[") if _BRACKET in value else 0)
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -270,22 +272,32 @@ def text_type(longest: int | None) -> Any:
     return Annotated[str, Meta(min_length=1, max_length=longest)]
 
 
+def label_type(longest: Longest) -> Any:
+    return text_type(longest.name) | _INT64 | bool
+
+
+def predictions_type(longest: Longest) -> Any:
+    labels = cast(Any, dict)[text_type(longest.name), label_type(longest)]
+    return Annotated[labels, Meta(max_length=longest.experts)]
+
+
 def _request_wire(longest: Longest) -> msgspec.json.Decoder[Any]:
-    name = text_type(longest.name)
-    label = name | _INT64 | bool
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-        ("tenant", name),
+        ("tenant", text_type(longest.name)),
         ("decision_id", text_type(longest.identity)),
-        ("group", label),
-        ("predictions", Annotated[cast(Any, dict)[name, label], Meta(max_length=longest.experts)]),
+        ("group", label_type(longest)),
+        ("predictions", predictions_type(longest)),
         ("context", Raw | UnsetType, UNSET),
     ]
     return msgspec.json.Decoder(msgspec.defstruct("Request", fields, frozen=True, gc=False))
 
 
 def _feedback_wire(longest: Longest) -> msgspec.json.Decoder[Any]:
-    name = text_type(longest.name)
-    fields = [("tenant", name), ("decision_id", text_type(longest.identity)), ("label", name | _INT64 | bool)]
+    fields = [
+        ("tenant", text_type(longest.name)),
+        ("decision_id", text_type(longest.identity)),
+        ("label", label_type(longest)),
+    ]
     return msgspec.json.Decoder(msgspec.defstruct("Feedback", fields, frozen=True, gc=False))
 
 
@@ -304,11 +316,11 @@ def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
         raise Rejected(Reason.EMPTY, "the record has no value")
     if len(value) > limits.max_event_bytes:
         raise Rejected(Reason.TOO_LARGE, f"{len(value)} bytes: at most {limits.max_event_bytes} are accepted")
-    plain = is_plain(value, limits)
+    plain = has_plain_text(value)
     if not plain:
         _check_utf8(value)
-        if _brackets(value) > limits.max_depth:
-            _check_depth(value, limits.max_depth)
+    if brackets(value) > limits.max_depth:
+        _check_depth(value, limits.max_depth)
     try:
         wire = decoders.strict.decode(value)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -316,10 +328,6 @@ def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
     if not plain:
         _check_names(wire)
     return wire
-
-
-def _brackets(value: bytes) -> int:
-    return value.count(b"{") + value.count(b"[")
 
 
 def _check_utf8(value: bytes) -> None:

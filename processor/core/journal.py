@@ -168,9 +168,9 @@ def record_hashes(
         if value is None or not _LEAST <= at < _MOST:
             found.append(record_hash(key, value, at))
             continue
-        copied = begun.get(key) or begun.setdefault(key, _begun(key))
-        one = copied()
-        one.update(b"%b\x01%b" % (at.to_bytes(8, "big"), value))
+        begin = begun.get(key) or begun.setdefault(key, _begun(key))
+        one = begin()
+        one.update(at.to_bytes(8, "big") + b"\x01" + value)
         found.append(one.digest())
     return found
 

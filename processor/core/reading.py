@@ -1,81 +1,123 @@
-"""Events read quickly: what ``decode_request`` and ``decode_feedback`` give, with less work where little is to check.
+"""Many events read together: what ``decode_request`` and ``decode_feedback`` give, one by one, with less work.
 
-What is refused, and why, is the same, whatever was read before: an audit must come to the same result.
+What is refused, and why, is the same, whatever was read before or beside it: an audit must come to the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from .advice import Advice
 from .events import (
     FeedbackEvent,
     Limits,
     Longest,
+    Rejected,
     RequestEvent,
+    brackets,
     canonical_label,
     decode_feedback,
     decode_request,
     feedback_decoders,
-    is_plain,
+    has_plain_text,
     text_type,
 )
+from .remembering import Memory
 
-REMEMBERED, LONGEST = 4_096, 2_048
-"""How many different pieces of advice are remembered, and of how many bytes at most."""
+TOGETHER = 64
+"""So many events are checked as one: should one of them need a closer look, all of these get it."""
+Event = TypeVar("Event", RequestEvent, FeedbackEvent)
+Values = Sequence[bytes | None]
+Reader = Callable[[Values], list[Event | Rejected]]
 
 
 @lru_cache(maxsize=16)
-def request_reader(limits: Limits) -> Callable[[bytes | None], RequestEvent]:
-    """``decode_request`` that remembers what was said before: requests differ, the advice in them rarely does.
-
-    Only what the plain version has accepted is remembered, so what is refused, and why, is the same.
-    """
+def request_reader(limits: Limits) -> Reader[RequestEvent]:
+    """Reads requests, and remembers what was said before: requests differ, the advice in them rarely does."""
     skim = _skimming(Longest.of(limits)).decode
-    known: dict[tuple[bytes, bytes], Advice] = {}
+    memory = Memory(limits)
+    known, remember = memory.known, memory.advice
 
-    def read(value: bytes | None) -> RequestEvent:
-        if value is None or not is_plain(value, limits) or _says_twice(value):
-            return decode_request(value, limits)
-        try:
+    def together(values: Sequence[bytes]) -> list[RequestEvent] | None:
+        whole = b"".join(values)
+        if not _is_plain(values, whole, 2, limits) or _says_twice(whole, len(values)):
+            return None
+        found = []
+        for value in values:
             wire = skim(value)
-        except msgspec.DecodeError:
-            return decode_request(value, limits)
-        said = (bytes(wire.group), bytes(wire.predictions))
-        advice = known.get(said)
-        if advice is not None:
-            return RequestEvent(wire.tenant, wire.decision_id, advice, wire.context)
-        event = decode_request(value, limits)
-        if len(said[0]) + len(said[1]) <= LONGEST:
-            if len(known) >= REMEMBERED:
-                known.clear()
-            known[said] = event.advice
-        return event
+            said = (bytes(wire.group), bytes(wire.predictions))
+            advice = known.get(said) or remember(*said)
+            if advice is None:
+                return None
+            found.append(RequestEvent(wire.tenant, wire.decision_id, advice, wire.context))
+        return found
 
-    return read
+    return _reader(together, lambda value: decode_request(value, limits))
 
 
 @lru_cache(maxsize=16)
-def feedback_reader(limits: Limits) -> Callable[[bytes | None], FeedbackEvent]:
-    """``decode_feedback``, with less ado where there is nothing to check but what msgspec checks."""
+def feedback_reader(limits: Limits) -> Reader[FeedbackEvent]:
+    """Reads labels."""
     strict = feedback_decoders(limits).strict.decode
 
-    def read(value: bytes | None) -> FeedbackEvent:
-        if value is None or not is_plain(value, limits):
-            return decode_feedback(value, limits)
-        try:
+    def together(values: Sequence[bytes]) -> list[FeedbackEvent] | None:
+        if not _is_plain(values, b"".join(values), 1, limits):
+            return None
+        found = []
+        for value in values:
             wire = strict(value)
+            label = wire.label
+            named = label if label.__class__ is str else canonical_label(label)
+            found.append(FeedbackEvent(wire.tenant, wire.decision_id, named))
+        return found
+
+    return _reader(together, lambda value: decode_feedback(value, limits))
+
+
+def _reader(
+    together: Callable[[Sequence[bytes]], list[Event] | None], plainly: Callable[[bytes | None], Event]
+) -> Reader[Event]:
+    """Reads together what can be, the rest one by one. ``together`` gives up on anything it must not judge."""
+
+    def attempt(values: Values) -> list[Event] | None:
+        try:
+            return together(values) if all(values) else None  # type: ignore[arg-type]
         except msgspec.DecodeError:
-            return decode_feedback(value, limits)
-        label = wire.label
-        return FeedbackEvent(wire.tenant, wire.decision_id, label if label.__class__ is str else canonical_label(label))
+            return None
+
+    def alone(value: bytes | None) -> Event | Rejected:
+        if (read := attempt([value])) is not None:
+            return read[0]
+        try:
+            return plainly(value)
+        except Rejected as rejected:
+            return rejected
+
+    def read(values: Values) -> list[Event | Rejected]:
+        found: list[Event | Rejected] = []
+        for at in range(0, len(values), TOGETHER):
+            some = values[at : at + TOGETHER]
+            events = attempt(some)
+            found += events if events is not None else map(alone, some)
+        return found
 
     return read
+
+
+def _is_plain(values: Sequence[bytes], whole: bytes, least: int, limits: Limits) -> bool:
+    """Nothing in these events needs a look beyond what msgspec checks, if they can be read at all.
+
+    ``least`` is the number of brackets that every event has: if there are no more, none is nested too deeply.
+    """
+    return (
+        has_plain_text(whole)
+        and max(map(len, values)) <= limits.max_event_bytes
+        and (brackets(whole) <= least * len(values) or all(brackets(value) <= limits.max_depth for value in values))
+    )
 
 
 def _skimming(longest: Longest) -> msgspec.json.Decoder[Any]:
@@ -90,6 +132,9 @@ def _skimming(longest: Longest) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Skimmed", fields, frozen=True, gc=False))
 
 
-def _says_twice(value: bytes) -> bool:
-    """A field that comes twice is checked both times by the plain version; here the last would hide the first."""
-    return value.count(b'"predictions"') != 1 or value.count(b'"group"') != 1
+def _says_twice(whole: bytes, events: int) -> bool:
+    """A field that comes twice is checked both times by the plain version; here the last would hide the first.
+
+    Every event that can be read has each of them once at least.
+    """
+    return whole.count(b'"predictions"') != events or whole.count(b'"group"') != events

@@ -126,7 +126,7 @@ class _Step:
         self.before, self.asked, self.slabs, self.clock, self.terms = partition, asked, slabs, clock, terms
         self.sequence = partition.identity.sequence + 1
         self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
-        self.entries = dict(entries)
+        self.stored = entries
         self.changed: dict[bytes, bytes | None] = {}
         self.waiting_in: dict[int, list[bytes]] = {}
         self.touched: dict[str, Tenant] = {}
@@ -153,9 +153,9 @@ class _Step:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
         early: Early = {}
         joined: dict[str, Joined] = {}
-        entries, changed, clock = self.entries, self.changed, self.clock
+        before, changed, clock, labelled = self.stored, self.changed, self.clock, Settled.labelled
         for raw, event, key in feedback:
-            stored = entries.get(key)
+            stored = changed.get(key) or before.get(key)
             if stored is None:
                 early.setdefault(key, []).append((raw, event))
                 continue
@@ -166,7 +166,7 @@ class _Step:
                 continue
             # What ``_label`` does for all but the first label of a tenant, without its calls.
             one.rows.append((stored, label, raw.timestamp if raw.timestamp >= 0 else clock))
-            entries[key] = changed[key] = Settled.labelled(stored, label)
+            changed[key] = labelled(stored, label)
         self._learn(joined)
         return early
 
@@ -186,7 +186,7 @@ class _Step:
         if tenant.name not in joined:
             joined[tenant.name] = Joined(tenant)
         joined[tenant.name].rows.append((stored, label, at))
-        self._set(key, Settled.labelled(stored, label))
+        self.changed[key] = Settled.labelled(stored, label)
 
     def _expected(self, raw: Raw, tenant: Tenant, stored: bytes) -> bool:
         """Whether a label may come for this decision; if not, it is a dead letter."""
@@ -236,7 +236,7 @@ class _Step:
         """Keep labels whose request has not come; a second label for the same request is judged by the first."""
         for key, labels in early.items():
             for raw, event in labels:
-                if (stored := self.entries.get(key)) is not None:
+                if (stored := self._entry(key)) is not None:
                     self._label(raw, event, key, stored, {})
                     continue
                 tenant = self._labelling_tenant(raw, event)
@@ -245,7 +245,7 @@ class _Step:
                 until = self._slot(max(self.clock, self._time(raw)) + tenant.rules.parking)
                 label = tenant.names.labels.known[event.label]
                 parked = Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b"")
-                self._set(key, parked.encode())
+                self.changed[key] = parked.encode()
                 self._wait(key, until)
                 self.partition.parked += 1
                 self._count("labels_parked", tenant)
@@ -254,7 +254,7 @@ class _Step:
 
     def _decide_requests(self, early: Early) -> None:
         """Round by round: a young tenant's rule is solved anew for every few of its requests."""
-        made: dict[int, Made] = {}
+        made: dict[int, bytes] = {}
         left = self._by_tenant()
         while left:
             chunks = []
@@ -268,7 +268,11 @@ class _Step:
                 for tenant, chunk in chunks
                 if len(chunk) < len(left[tenant.name])
             }
-        self.outcome.decisions.extend([made[offset] for offset in sorted(made)])
+        self.outcome.decisions = [
+            Made(event.tenant, made[raw.offset], raw.headers)
+            for raw, event, _ in self.asked.requests
+            if raw.offset in made
+        ]
 
     def _by_tenant(self) -> dict[str, list[Asking]]:
         by_tenant: dict[str, list[Asking]] = {}
@@ -280,40 +284,54 @@ class _Step:
         return by_tenant
 
     def _decide_chunks(
-        self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: dict[int, Made]
+        self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: dict[int, bytes]
     ) -> None:
         dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
         joined: dict[str, Joined] = {}
         for decided in decide(dockets, self.clock, self.terms.slot, self.sequence):
-            name, cases = decided.docket.tenant.name, decided.docket.cases
-            for (raw, _, _), value in zip(cases, decided.values, strict=True):
-                made[raw.offset] = Made(name, value, raw.headers)
+            made.update(zip([raw.offset for raw, _, _ in decided.docket.cases], decided.values, strict=True))
             self._remember(decided, early, joined)
         self._learn(joined)
 
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.drawn.get(tenant.name))
-        fresh: dict[bytes, int] = {}
-        labels, met, entries, clock = tenant.learner.labels, docket.met, self.entries, self.clock
+        panels = {event.advice.panel for _, event, _ in chunk}
+        labels = {event.advice.labels for _, event, _ in chunk}
+        if self._are_new([key for _, _, key in chunk]) and tenant.knows(panels, labels):
+            docket.cases, docket.panels = chunk, panels
+        else:
+            docket.cases = self._accepted(docket, chunk)
+        clock = self.clock
+        docket.content = [event.content for _, event, _ in docket.cases]
+        docket.at = [raw.timestamp if raw.timestamp >= 0 else clock for raw, _, _ in docket.cases]
+        return docket
+
+    def _are_new(self, keys: Sequence[bytes]) -> bool:
+        """Nothing is known of any of these, and all differ."""
+        return (
+            not any(map(self.stored.get, keys)) and self.changed.keys().isdisjoint(keys) and len(set(keys)) == len(keys)
+        )
+
+    def _accepted(self, docket: Docket, chunk: Sequence[Asking]) -> list[Asking]:
+        """Those that are to be decided, looked at one by one."""
+        tenant, panels = docket.tenant, docket.panels
+        fresh: dict[bytes, Asking] = {}
         for asking in chunk:
             raw, event, key = asking
-            advice = event.advice
-            content = event.content
-            stored = entries.get(key)
+            stored = self._entry(key)
             if stored is not None and stored[0] != PARKED:
-                self._repeated(raw, tenant, content_of(stored) == content)
+                self._repeated(raw, tenant, content_of(stored) == event.content)
             elif key in fresh:
-                self._repeated(raw, tenant, fresh[key] == content)
-            elif (advice.met in met and advice.labels <= labels) or self._acceptable(raw, event, tenant):
-                met.add(advice.met)
-                fresh[key] = content
-                docket.cases.append(asking)
+                self._repeated(raw, tenant, fresh[key][1].content == event.content)
+            elif (event.advice.panel in panels and event.advice.labels <= tenant.learner.labels) or self._acceptable(
+                raw, event, tenant
+            ):
+                panels.add(event.advice.panel)
+                fresh[key] = asking
                 if stored is not None:
                     docket.parked[key] = stored
-                docket.at.append(raw.timestamp if raw.timestamp >= 0 else clock)
-        docket.content = list(fresh.values())
-        return docket
+        return list(fresh.values())
 
     def _repeated(self, raw: Raw, tenant: Tenant, same: bool) -> None:
         if same:
@@ -346,7 +364,6 @@ class _Step:
         tenant.waits.asked(decided.at)
         self.partition.pending += len(cases)
         keys = [key for _, _, key in cases]
-        self.entries.update(zip(keys, decided.entries, strict=True))
         self.changed.update(zip(keys, decided.entries, strict=True))
         parked = decided.docket.parked
         if len(slots := set(decided.slots)) == 1 and not parked:
@@ -371,15 +388,20 @@ class _Step:
             if key in parked:
                 self._take_parked(tenant, key, parked[key], joined)
             for raw, event in early.pop(key, ()):
-                self._label(raw, event, key, self._stored(key), joined)
+                self._label(raw, event, key, self._decided(key), joined)
 
-    def _stored(self, key: bytes) -> bytes:
-        stored = self.entries[key]
-        assert stored is not None
-        return stored
+    def _entry(self, key: bytes) -> bytes | None:
+        """As it is now. None is deleted before the end of the batch."""
+        return self.changed.get(key) or self.stored.get(key)
+
+    def _decided(self, key: bytes) -> bytes:
+        """The entry of a request that was decided in this batch."""
+        entry = self.changed[key]
+        assert entry is not None
+        return entry
 
     def _take_parked(self, tenant: Tenant, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
-        parked, entry = decode_entry(stored), self._stored(key)
+        parked, entry = decode_entry(stored), self._decided(key)
         assert isinstance(parked, Parked)
         self.partition.parked -= 1
         if self._expected(self._parked_raw(tenant, parked), tenant, entry):
@@ -485,9 +507,6 @@ class _Step:
         if name not in self.touched:
             self.touched[name] = self.partition.tenants[name] = self.partition.tenants[name].clone()
         return self.touched[name]
-
-    def _set(self, key: bytes, entry: bytes | None) -> None:
-        self.entries[key] = self.changed[key] = entry
 
     def _wait(self, key: bytes, slot: int) -> None:
         """Have this entry looked at once the slot is over."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from .advice import Panel
 from .alert_events import AlertEvent, alert_event
 from .alerts import Change, WatchSettings
 from .axes import Axes
@@ -120,6 +121,13 @@ class Tenant:
             )
             self._writer = (axes, writer)
         return self._writer[1]
+
+    def knows(self, panels: Iterable[Panel], labels: Iterable[frozenset[str]]) -> bool:
+        """Whether everybody named was met before, and may be decided on by predictions of these labels."""
+        groups, experts, learner = self.names.groups.known, self.names.experts.known.keys(), self.learner
+        return all(
+            panel.group in groups and experts >= {*panel.experts} and learner.accepts(panel.group) for panel in panels
+        ) and all(predicted <= learner.labels for predicted in labels)
 
     def meet(self, request: RequestEvent) -> None:
         """Give numbers to names that were not met before."""

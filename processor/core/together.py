@@ -6,13 +6,14 @@ What is decided does not depend on who is decided with: every operation here is 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .advice import Advice
+from .advice import Advice, Panel
 from .axes import Axes
 from .counters import ABSENT, Counters
 from .draws import digests, uniforms
@@ -136,27 +137,35 @@ def slices(lengths: Sequence[int]) -> list[slice]:
 def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
     """Groups [n] and predictions [n, f]. Each piece of advice is looked at once for all learners of the same names."""
     tables: dict[Axes, dict[Advice, int]] = {}
-    table: list[list[int]] = []
     numbers: list[int] = []
+    count = 0
     for one in cases:
-        axes = one.learner.state.axes
-        known = tables.setdefault(axes, {})
+        known = tables.setdefault(one.learner.state.axes, {})
         for advice in one.advice:
             number = known.get(advice)
             if number is None:
-                number = known[advice] = len(table)
-                table.append(_indexed(axes, advice))
+                number = known[advice] = count
+                count += 1
             numbers.append(number)
-    found = np.array(table, dtype=np.int64)[numbers]
-    return found[:, 0], found[:, 1:]
+    group = np.empty(count, dtype=np.int64)
+    predictions = np.full((count, len(cases[0].learner.state.axes.experts)), ABSENT, dtype=np.int64)
+    for axes, known in tables.items():
+        _fill(group, predictions, axes, known)
+    return group[numbers], predictions[numbers]
 
 
-def _indexed(axes: Axes, advice: Advice) -> list[int]:
-    of_label, said = axes.label_index, advice.predictions
-    return [
-        axes.group_index[advice.group],
-        *[of_label[said[expert]] if expert in said else ABSENT for expert in axes.experts],
-    ]
+def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int]) -> None:
+    """The rows of advice, by number, for learners of these names."""
+    panels: dict[Panel, list[Advice]] = {}
+    for advice in known:
+        panels.setdefault(advice.panel, []).append(advice)
+    of_label = axes.label_index.__getitem__
+    for panel, mine in panels.items():
+        rows = np.array([known[advice] for advice in mine])
+        said = b"".join([array("H", map(of_label, advice.by_expert)) for advice in mine])
+        group[rows] = axes.group_index[panel.group]
+        columns = [axes.expert_index[expert] for expert in panel.experts]
+        predictions[rows[:, None], columns] = np.frombuffer(said, dtype=np.uint16).reshape(len(mine), len(columns))
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:

@@ -21,6 +21,7 @@ from processor.core.events import (
     Limits,
     Reason,
     Rejected,
+    RequestEvent,
     canonical_label,
     decode_decision,
     decode_feedback,
@@ -133,13 +134,50 @@ def test_the_last_of_a_repeated_key_counts() -> None:
     ],
 )
 def test_what_is_remembered_does_not_hide_a_field_that_comes_twice(value: bytes) -> None:
-    read = request_reader(LIMITS)
-    read(b'{"tenant":"t","decision_id":"0","group":"A","predictions":{"m":"x"}}')
+    good = b'{"tenant":"t","decision_id":"0","group":"A","predictions":{"m":"x"}}'
     with pytest.raises(Rejected) as plainly:
         decode_request(value, LIMITS)
-    with pytest.raises(Rejected) as remembering:
-        read(value)
-    assert str(remembering.value) == str(plainly.value)
+    before, event, after = request_reader(LIMITS)([good, value, good])
+    assert isinstance(event, Rejected)
+    assert str(event) == str(plainly.value)
+    assert isinstance(before, RequestEvent)
+    assert isinstance(after, RequestEvent)
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(
+                st.text('abc,:{}[] é\\"', min_size=1, max_size=3), st.sampled_from(["yes", "no", "a,b", True, False, 7])
+            ),
+            max_size=11,
+        ),
+        max_size=6,
+    ),
+    st.sampled_from([(",", ":"), (" , ", " : "), (",\n", ": ")]),
+)
+def test_many_requests_are_read_as_one_by_one(said: list[list[tuple[str, Any]]], separators: tuple[str, str]) -> None:
+    """Advice is put together of remembered pieces, whatever its names hold, and whoever is named twice."""
+    comma, colon = separators
+    values: list[bytes | None] = []
+    for number, predictions in enumerate(said):
+        body = comma.join(json.dumps(expert) + colon + json.dumps(label) for expert, label in predictions)
+        values.append(f'{{"tenant":"bank","decision_id":"{number}","group":"A","predictions":{{{body}}}}}'.encode())
+    for value, event in zip(values, request_reader(LIMITS)(values), strict=True):
+        assert judged(event) == judged(plainly(value))
+
+
+def plainly(value: bytes | None) -> RequestEvent | Rejected:
+    try:
+        return decode_request(value, LIMITS)
+    except Rejected as refused:
+        return refused
+
+
+def judged(event: RequestEvent | Rejected) -> tuple[object, ...]:
+    if isinstance(event, Rejected):
+        return event.reason, event.detail
+    return content(event), event.content
 
 
 def test_names_as_long_as_their_limits_are_accepted() -> None:

@@ -1,0 +1,53 @@
+"""What was said before, remembered: requests differ, the advice in them rarely does."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .advice import Advice, Piece
+from .events import Limits, Longest, canonical_label, canonical_labels, label_type, predictions_type
+
+MOST, LONGEST = 4_096, 2_048
+"""How many different pieces of advice are remembered, and of how many bytes at most."""
+PIECE = 4
+"""What is not remembered as a whole is put together of pieces of so many experts, which repeat all the same."""
+
+
+class Memory:
+    """Advice by the very bytes it was given in. Only JSON without escapes comes here, which was skimmed already."""
+
+    def __init__(self, limits: Limits) -> None:
+        longest = Longest.of(limits)
+        self.known: dict[tuple[bytes, bytes], Advice] = {}
+        self._pieces: dict[bytes, Piece] = {}
+        self._most_experts = limits.max_experts
+        self._decode_group = msgspec.json.Decoder(label_type(longest)).decode
+        self._decode_predictions = msgspec.json.Decoder(predictions_type(longest)).decode
+
+    def advice(self, group: bytes, predictions: bytes) -> Advice | None:
+        """What was said; None, or a ``DecodeError``, if only the plain version can tell what is wrong with it."""
+        if not predictions.startswith(b"{"):
+            return None
+        named = predictions[1:-1].split(b",")
+        if len(named) > self._most_experts:
+            return None
+        pieces = [self._piece(b",".join(named[at : at + PIECE])) for at in range(0, len(named), PIECE)]
+        if not all(piece.experts for piece in pieces):
+            return None
+        advice = Advice.of_pieces(canonical_label(self._decode_group(group)), pieces)
+        if len(group) + len(predictions) <= LONGEST:
+            if len(self.known) >= MOST:
+                self.known.clear()
+            self.known[group, predictions] = advice
+        return advice
+
+    def _piece(self, text: bytes) -> Piece:
+        """Cut at commas. A comma inside a name makes this no JSON, so each piece is one by itself or none."""
+        piece = self._pieces.get(text)
+        if piece is None:
+            piece = Piece.of(canonical_labels(self._decode_predictions(b"{%b}" % text)))
+            if len(text) <= LONGEST:
+                if len(self._pieces) >= MOST:
+                    self._pieces.clear()
+                self._pieces[text] = piece
+        return piece
