@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from processor.adapters.log import Membership, Record
+from processor.adapters.log import Membership
 from processor.adapters.store import Applied, Page, View
 from processor.core.identity import Identity
 from processor.core.journal import ChangelogRecord, JournalRecord, changelog_parts
 from processor.core.partition import Partition
 from processor.core.step import Asked, Outcome, Raw
 
+from .held import Held
 from .snapshots import Snapshots
 
 
@@ -26,7 +27,10 @@ class Pace:
     """so many make a transaction without waiting any longer …"""
     for_each_tenant: int = 0
     """… or so many for each tenant, if that is more: in every batch a tenant costs as much as some records"""
-    """of one poll, and of one input in a batch; a transaction is made as soon as so many wait in all partitions"""
+    most_held: int = 20_000
+    """an input of a partition is paused when it holds so many records, or two transactions of them if that is more"""
+    present: int = 1_000
+    """a partition that is no further behind the wall clock has caught up, and nothing of it is held back"""
     grace: int = 1_000
     breaker_records: int = 1_000
     breaker_share: float = 0.5
@@ -46,8 +50,11 @@ class Owned:
     token: bytes
     partition: Partition | None = None
     positions: dict[str, int] = field(default_factory=dict)
-    buffer: dict[str, list[Record]] = field(default_factory=dict)
-    first_buffered: int | None = None
+    held: dict[str, Held] = field(default_factory=dict)
+    """what is read of each input and not committed"""
+    takeable: dict[str, int] = field(default_factory=dict)
+    """how many of each input the next batch takes; empty if it would take none"""
+    takeable_since: int = 0
     last_timestamp: dict[str, int] = field(default_factory=dict)
     retry_at: int = 0
     progress_at: int = 0
@@ -56,7 +63,7 @@ class Owned:
     garbage: int = 0
     snapshots: Snapshots = field(default_factory=Snapshots)
     paused: set[str] = field(default_factory=set)
-    """inputs not read from until what is buffered is committed"""
+    """inputs not read from until half of what is held is committed"""
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
     """alerts acknowledged by a person, which the next batch takes along: tenant and number"""
     applying: Future[Applied] | None = None
@@ -72,21 +79,19 @@ class Owned:
 
     @property
     def buffered(self) -> int:
-        return sum(map(len, self.buffer.values()))
+        return sum(map(len, self.held.values()))
 
-    def hold(self, topic: str, records: Sequence[Record], now: int) -> None:
-        """Keep records for the next batch; what was read before, or twice, is passed over."""
-        held = self.buffer.setdefault(topic, [])
-        expected = held[-1].offset + 1 if held else self.positions[topic]
-        held += records if records[0].offset >= expected else [one for one in records if one.offset >= expected]
-        if held and self.first_buffered is None:
-            self.first_buffered = now
+    def may_take(self, counts: Mapping[str, int], now: int) -> None:
+        """What the next batch takes of each input; the wait for it begins with the first record it could take."""
+        if not self.takeable:
+            self.takeable_since = now
+        self.takeable = dict(counts) if any(counts.values()) else {}
 
-    def let_go(self, taken: Mapping[str, int], now: int) -> None:
+    def let_go(self, taken: Mapping[str, int]) -> None:
         """So many of each input are committed."""
-        for topic, held in self.buffer.items():
-            del held[: taken[topic]]
-        self.first_buffered = now if self.buffered else None
+        for topic, held in self.held.items():
+            held.let_go(taken[topic])
+        self.takeable = {}
 
 
 @dataclass(frozen=True)

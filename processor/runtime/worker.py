@@ -59,6 +59,7 @@ from processor.core.step import (
 
 from .aside import Inline
 from .faults import step_around_faults
+from .held import Held, takeable
 from .owned import Batch, Owned, Pace, Question
 from .publish import publish
 from .recovery import Recovery, Topics
@@ -68,7 +69,9 @@ __all__ = ["Batch", "Owned", "Pace", "Worker"]
 MOST_RECORDS = 40_000
 """of one input in a batch: the hashes of more would not fit into the journal"""
 FULL_BUFFERS = 2
-"""A partition that cannot commit is paused once an input holds this many batches."""
+"""An input of a partition is paused once it holds this many batches."""
+FEW = 20
+"""An input of which no more than this part of a batch is left to be read has caught up."""
 
 TIMESTAMP = attrgetter("timestamp")
 
@@ -128,17 +131,19 @@ class Worker:
             self.totals["polls_failed"] += 1
             for owned in self.owned.values():
                 owned.trouble = str(error)
-        if not self._open_output():
-            return False
-        self._hear_applied()
-        self._recover()
-        committed = self._commit_due()
-        self._pause_full()
+        committed = False
+        if self._open_output():
+            self._hear_applied()
+            self._recover()
+            committed = self._commit_due()
+        self._throttle()
         return committed
 
     def drain(self) -> None:
-        """Commit what has been read, for a graceful stop."""
-        self._commit([owned for owned in self.owned.values() if owned.ready and owned.buffered])
+        """Commit what has been read and is not held back, for a graceful stop."""
+        ready = [owned for owned in self.owned.values() if owned.ready]
+        self._look_ahead(ready)
+        self._commit([owned for owned in ready if owned.takeable])
         self._await_applied(self.owned.values())
 
     def close(self) -> None:
@@ -215,19 +220,23 @@ class Worker:
         return [owned for owned in ready if self._knows_the_time(owned)]
 
     def _take(self, pieces: Iterable[Piece]) -> None:
-        now = self.tick()
+        now = self.wall()
         for at, records in pieces:
             owned = self.owned.get(at.partition)
             if owned is not None and owned.ready:
-                owned.hold(at.topic, records, now)
+                owned.held[at.topic].add(records, now)
 
-    def _pause_full(self) -> None:
-        """What is still there after a commit belongs to a partition that cannot commit: read no more of it."""
+    def _throttle(self) -> None:
+        """Read no more of an input that holds plenty, because its partition cannot commit or the other input is far
+        behind; and read on, after what is held, when half of it is gone. Both are dear, so they must be rare."""
+        plenty = max(FULL_BUFFERS * self._enough(), self.pace.most_held)
         for owned in self.owned.values():
-            for topic, held in owned.buffer.items():
-                if topic not in owned.paused and len(held) >= FULL_BUFFERS * self._enough():
+            for topic, held in owned.held.items():
+                if topic not in owned.paused and len(held) >= plenty:
                     owned.paused.add(topic)
                     self.input.pause([At(topic, owned.number)])
+                elif topic in owned.paused and 2 * len(held) < plenty:
+                    self._read_on(owned, topic)
 
     def _recover(self) -> None:
         for owned in list(self.owned.values()):
@@ -249,10 +258,11 @@ class Worker:
         owned.token = self._token(owned.number)
         recovered = self.recovery.recover(owned.number, partitions, owned.token)
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
-        owned.buffer, owned.first_buffered, owned.trouble = {}, None, ""
-        owned.last_timestamp = {}
+        owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
+        owned.last_timestamp, owned.trouble = {}, ""
         owned.progress_at = self.tick()
-        self._read_on(owned, self.topics.inputs)
+        for topic in self.topics.inputs:
+            self._read_on(owned, topic)
         self.totals["recoveries"] += 1
         self.totals["batches_replayed"] += recovered.replayed
         self.notify(
@@ -264,14 +274,13 @@ class Worker:
             },
         )
 
-    def _read_on(self, owned: Owned, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.input.start(At(topic, owned.number), owned.positions[topic])
-        owned.paused = set()
+    def _read_on(self, owned: Owned, topic: str) -> None:
+        self.input.start(At(topic, owned.number), owned.held[topic].next)
+        owned.paused.discard(topic)
 
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
-        owned.partition, owned.buffer, owned.first_buffered, owned.snapshots.current = None, {}, None, None
+        owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
         owned.retry_at, owned.trouble = 0, why
         if self.owned.get(owned.number) is owned:
             self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
@@ -279,15 +288,33 @@ class Worker:
     # Committing
 
     def _commit_due(self) -> bool:
-        """All that have something, as soon as one has waited long enough or all together have enough."""
+        """All that have something to take, as soon as one has waited long enough or all together have enough."""
         now, able = self.tick(), self._able()
-        waited = any(
-            owned.first_buffered is not None and now - owned.first_buffered >= self.pace.commit_interval
-            for owned in able
-        )
-        if waited or sum(owned.buffered for owned in able) >= self._enough():
-            return self._commit([owned for owned in able if owned.buffered or self._idle_due(owned, now)])
+        self._look_ahead(able)
+        waited = any(owned.takeable and now - owned.takeable_since >= self.pace.commit_interval for owned in able)
+        if waited or sum(sum(owned.takeable.values()) for owned in able) >= self._enough():
+            return self._commit([owned for owned in able if owned.takeable or self._idle_due(owned, now)])
         return self._commit([owned for owned in able if self._idle_due(owned, now)])
+
+    def _look_ahead(self, those: Iterable[Owned]) -> None:
+        """Work out what the next batch of each may take."""
+        most, now, present = min(self._enough(), MOST_RECORDS), self.tick(), self.wall() - self.pace.present
+        for owned in those:
+            requests, feedback = (owned.held[topic] for topic in self.topics.inputs)
+            caught_up = (
+                self._caught_up(owned, self.topics.requests, most // FEW),
+                self._caught_up(owned, self.topics.feedback, most // FEW),
+            )
+            counts = takeable(requests, feedback, most, caught_up, present)
+            owned.may_take(dict(zip(self.topics.inputs, counts, strict=True)), now)
+
+    def _caught_up(self, owned: Owned, topic: str, few: int) -> bool:
+        """Whether hardly anything of an input is left to be read. Under load its end itself is hardly ever heard."""
+        at = At(topic, owned.number)
+        if self.input.ended(at):
+            return True
+        left = self.input.lag(at, owned.held[topic].next)
+        return left is not None and left <= few
 
     def _enough(self) -> int:
         """How many records make a transaction."""
@@ -380,9 +407,8 @@ class Worker:
 
     def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
         """The next records of each input, as the core reads them."""
-        most = min(self._enough(), MOST_RECORDS)
         return {
-            topic: raws_of(source, owned.buffer.get(topic, [])[:most], self.codec)
+            topic: raws_of(source, owned.held[topic].records[: owned.takeable.get(topic, 0)], self.codec)
             for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True)
         }
 
@@ -393,7 +419,7 @@ class Worker:
         parked would be due as of then, and expire as soon as the clock catches up.
         """
         return all(
-            owned.buffer.get(topic) or topic in owned.last_timestamp or self.input.ended(At(topic, owned.number))
+            owned.held[topic] or topic in owned.last_timestamp or self.input.ended(At(topic, owned.number))
             for topic in self.topics.inputs
         )
 
@@ -409,7 +435,7 @@ class Worker:
         for topic, raws in taken.items():
             if raws:
                 owned.last_timestamp[topic] = min(max(map(TIMESTAMP, raws)), latest)
-            if len(raws) < len(owned.buffer.get(topic, ())) or not self.input.ended(At(topic, owned.number)):
+            if len(raws) < len(owned.held[topic]) or not self.input.ended(At(topic, owned.number)):
                 times.append(owned.last_timestamp.get(topic, before))
         # "Ended" was true when we last polled: a process that slept since must not take the present for that moment.
         reached = min(times) if times else self._polled_at - self.pace.grace
@@ -553,11 +579,9 @@ class Worker:
         owned.partition = advanced(batch.outcome.partition, batch.identity)
         owned.positions = batch.positions
         self._note_latencies(batch.taken[self.topics.requests])
-        owned.let_go({topic: len(raws) for topic, raws in batch.taken.items()}, self.tick())
+        owned.let_go({topic: len(raws) for topic, raws in batch.taken.items()})
         del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.trouble = self.tick(), ""
-        if owned.paused and not owned.buffered:
-            self._read_on(owned, owned.paused)
         self._advance_snapshot(batch)
         self.totals["batches"] += 1
         self.totals["records"] += batch.seen
