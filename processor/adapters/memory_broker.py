@@ -58,6 +58,11 @@ class Partition:
                 found.append(record)
         return found, max(start, stop)
 
+    def count(self, start: int) -> int:
+        """How many committed records there are from an offset on."""
+        first = max(start - self.start, 0)
+        return sum(record is not None for record in self.entries[first : self.stable_end - self.start])
+
     def check(self, at: At, offset: int) -> None:
         """As ``auto.offset.reset=error``: never jump silently."""
         if not self.start <= offset <= self.end:
