@@ -421,6 +421,9 @@ def test_a_member_knows_how_far_a_position_is_from_the_end(world: World, names: 
     poll_until(bool, member)
     poll_until(lambda _: member.ended(at), member)
     assert (member.lag(at, written[-1] + 1) or 0) >= 1
+    member.pause([at])
+    member.poll(1, 0.05)
+    assert (member.lag(at, written[-1] + 1) or 0) >= 1, "while it is paused too"
 
 
 def test_the_end_of_a_partition_is_its_stable_end(world: World, names: tuple[str, str, str]) -> None:
