@@ -8,7 +8,7 @@ records are read: a batch is stepped when the answer to the apply before it is k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from operator import attrgetter
 
@@ -328,12 +328,10 @@ class Worker:
     def _commit(self, due: Sequence[Owned]) -> bool:
         """The store is asked for all of them before the first is stepped, so that it works meanwhile."""
         prepared = [question for owned in due if (question := self._ask(owned)) is not None]
-        batches = [batch for question in prepared if (batch := self._step(question)) is not None]
-        if not batches or not self._transaction(batches):
-            return False
-        for batch in batches:
+        committed = self._transaction(prepared)
+        for batch in committed:
             self._settle(batch)
-        return True
+        return bool(committed)
 
     def _ask(self, owned: Owned) -> Question | None:
         """Decode a batch and ask the store for what it needs."""
@@ -500,31 +498,42 @@ class Worker:
 
     # The transaction
 
-    def _transaction(self, batches: Sequence[Batch]) -> bool:
-        """True if it is known to be committed."""
+    def _transaction(self, questions: Iterable[Question]) -> list[Batch]:
+        """The batches that are known to be committed. Each is sent while the next one is worked out."""
         output = self.output
         assert output is not None
+        batches: list[Batch] = []
         try:
-            output.begin()
-            for batch in batches:
+            for batch in self._stepped(questions):
+                if not batches:
+                    output.begin()
+                batches.append(batch)
                 publish(output, self.topics, batch, self.codec)
-            self._send_offsets(output, batches)
-            self._written = output.commit()
+            if batches:
+                self._send_offsets(output, batches)
+                self._written = output.commit()
+                self.totals["transactions"] += 1
+            return batches
         except Unknown as error:
             # Only the stable committed offsets can tell. A new producer settles what the old one left open.
             self.totals["commits_unknown"] += 1
             self._start_over([batch.owned for batch in batches], str(error))
-            return False
         except Fenced as error:
             self.totals["fenced_by_kafka"] += 1
             self._start_over(list(self.owned.values()), str(error))
-            return False
         except (Rewind, Retry) as error:
             self.totals["transactions_aborted"] += 1
             self._abort(batches, str(error))
-            return False
-        self.totals["transactions"] += 1
-        return True
+        return []
+
+    def _stepped(self, questions: Iterable[Question]) -> Iterator[Batch]:
+        """Once the store has failed one partition the others would only wait for it, with a transaction open."""
+        for question in questions:
+            batch = self._step(question)
+            if batch is not None:
+                yield batch
+            elif question.owned.retry_at > self.tick():
+                return
 
     def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
         """As the member that read the batches: the broker checks the generation, not who owns what."""

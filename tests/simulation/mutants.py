@@ -20,10 +20,10 @@ from .world import World
 class StoreBeforeCommit(Worker):
     """Redis is written before the commit."""
 
-    def _transaction(self, batches: Sequence[Batch]) -> bool:
+    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
         for batch in batches:
             super()._apply(batch.owned, batch.identity, batch.identity.sequence - 1, batch.outcome.writes)
-        return super()._transaction(batches)
+        super()._send_offsets(output, batches)
 
     def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
         return Applied.DONE
