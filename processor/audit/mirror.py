@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from processor.core.entry import Parked, Pending, decode_entry
-from processor.core.step import Outcome
+from processor.core.step import Asked, Outcome
 from processor.core.writes import ID_BYTES
 
 _SIZE16, _SIZE32, _SLAB = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">IQI")
@@ -24,12 +23,18 @@ class Mirror:
     fields: dict[bytes, bytes] = field(default_factory=dict)
     slabs: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
-    def look_up(self, ids: Iterable[bytes], due: int, most: int) -> tuple[dict[bytes, bytes | None], Slabs]:
-        """The entries asked for, and up to ``most`` of the earliest slots that are not after ``due``."""
-        entries = self.entries
-        found = {id: entries.get(id) for id in ids}
+    def look_up(self, asked: Asked, due: int, most: int) -> tuple[dict[bytes, bytes | None], Slabs]:
+        """Those of the entries asked for that there are, and up to ``most`` of the earliest slots not after ``due``."""
+        stored = self.entries.get
+        found: dict[bytes, bytes | None] = {
+            id: entry
+            for part in (asked.requests, asked.feedback)
+            for _, _, id in part
+            if (entry := stored(id)) is not None
+        }
         slots = sorted(slot for slot in self.slabs if slot <= due)[:most]
-        return found, {slot: [(id, entries.get(id)) for id in self.ids(slot)] for slot in slots}
+        waiting = {slot: self.ids(slot) for slot in slots}
+        return found, {slot: list(zip(ids, map(stored, ids), strict=True)) for slot, ids in waiting.items()}
 
     def ids(self, slot: int) -> dict[bytes, None]:
         """The ids that wait in a slot, each once, in the order they were put there."""

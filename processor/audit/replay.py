@@ -65,7 +65,7 @@ class ReplayedBatch:
     """the state this batch started from; that of the last batch that could be recomputed once the state is lost"""
     asked: Asked | None = None
     entries: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    """what was stored, before the batch, of the decisions it asks for"""
+    """what was stored, before the batch, of the decisions it asks for, as far as anything was"""
     outcome: Outcome | None = None
     """None where the state before this batch is not known"""
     findings: list[Finding] = field(default_factory=list)
@@ -257,7 +257,7 @@ class Replay:
     def _recompute(self, batch: ReplayedBatch) -> None:
         journal, terms = batch.journal, self.book.in_force()
         asked = batch.asked = self._asked(batch)
-        entries, slabs = self.mirror.look_up(asked.ids, due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        entries, slabs = self.mirror.look_up(asked, due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
         batch.entries = entries
         drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
         try:
