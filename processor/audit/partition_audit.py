@@ -103,6 +103,8 @@ class _Auditing:
             self.changelog = Changelog(source, number)
         if self.options.from_batch is not None:
             outputs.decisions.skip_to(journal)
+            if outputs.letters:
+                outputs.letters.skip_to(journal)
             if outputs.alerts:
                 outputs.alerts.skip_to(journal)
             outputs.floors = (journal.requests.start, journal.feedback.start)

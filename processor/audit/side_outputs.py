@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from processor.adapters.log import Record
 from processor.core.journal import JournalRecord
-from processor.core.step import REQUESTS, DeadLetter
+from processor.core.step import REQUESTS, DeadLetter, Raw
 from processor.runtime.publish import MAX_DEAD_LETTER, MAX_KEY
 
 from .decisions import _shown
@@ -19,11 +20,13 @@ from .sources import Source
 
 AHEAD = 10_000
 """Dead letters read ahead of the one looked for, before it is said to be missing."""
+MOST_SEEN = 5 * AHEAD
+"""Dead letters held that nothing has led to yet, however many are missing."""
 BAND = 1e-4
 """Ends of confidence bands come from library functions, which may differ in the last bit between machines."""
 BAND_FIELDS = ("lower", "upper")
 
-Place = tuple[str, int]
+Place = tuple[bytes, int]
 """Where a dead letter came from: topic and offset."""
 
 
@@ -35,18 +38,32 @@ class DeadLetters:
 
     def __init__(self, source: Source, number: int) -> None:
         self.topic, self.number, self._mine = source.topic("dead_letters"), number, str(number).encode()
-        self._topics = (source.topic("requests"), source.topic("feedback"))
+        self._topics = (source.topic("requests").encode(), source.topic("feedback").encode())
         self._lanes = [iter(source.read("dead_letters", j)) for j in source.partitions("dead_letters")]
-        self._seen: dict[Place, Record] = {}
+        self._seen: dict[Place, tuple[Record, bytes]] = {}
+        """read already and not looked for yet, each with the reason it gives"""
+        self._floors = (0, 0)
+        self._early: dict[Place, tuple[Record, bytes]] = {}
+        """the same, of what came before the audit starts: few of them are looked for (labels that were parked)"""
+
+    def skip_to(self, journal: JournalRecord) -> None:
+        """Do not wait for what came before this batch."""
+        self._floors = (journal.requests.start, journal.feedback.start)
 
     def compare(self, journal: JournalRecord, letters: Sequence[DeadLetter]) -> list[Finding]:
         found: list[Finding] = []
+        requests, feedback = self._topics
+        reasons = {reason: reason.encode() for reason in {letter.reason for letter in letters}}
         for letter in letters:
-            place = (self._topics[letter.raw.source != REQUESTS], letter.raw.offset)
-            record = self._seen.pop(place, None) or self._look_for(place)
-            if record is None or not _is_of(record, letter):
-                found.append(self._difference(journal, letter, record, f"{place[0]} [{self.number}] at {place[1]}"))
+            raw = letter.raw
+            place = (requests if raw.source == REQUESTS else feedback, raw.offset)
+            record, reason = self._seen.pop(place, None) or self._look_for(place)
+            if record is None or reason != reasons[letter.reason] or not _came_as(record, raw):
+                found.append(self._difference(journal, letter, record, self._in_words(place)))
         return found
+
+    def _in_words(self, place: Place) -> str:
+        return f"{place[0].decode(errors='replace')} [{self.number}] at {place[1]}"
 
     def _difference(self, journal: JournalRecord, letter: DeadLetter, record: Record | None, where: str) -> Finding:
         if record is None:
@@ -61,16 +78,20 @@ class DeadLetters:
         """What nothing leads to, with the place it names: in words, by input (0 or 1) and by offset."""
         while self._lanes:
             self._read_on()
-        for (topic, offset), record in self._seen.items():
-            yield record, f"{topic} [{self.number}] at {offset}", int(topic != self._topics[0]), offset
+        for place, (record, _) in self._seen.items():
+            yield record, self._in_words(place), int(place[0] != self._topics[0]), place[1]
 
-    def _look_for(self, place: Place) -> Record | None:
-        limit = len(self._seen) + AHEAD
-        while self._lanes and len(self._seen) < limit:
+    def _look_for(self, place: Place) -> tuple[Record | None, bytes]:
+        seen = self._early if place[1] < self._floor(place[0]) else self._seen
+        limit = min(len(self._seen) + AHEAD, MOST_SEEN)
+        while place not in seen:
+            if not self._lanes or len(self._seen) >= limit:
+                return None, b""
             self._read_on()
-            if place in self._seen:
-                return self._seen.pop(place)
-        return None
+        return seen.pop(place)
+
+    def _floor(self, topic: bytes) -> int:
+        return self._floors[topic != self._topics[0]]
 
     def _read_on(self) -> None:
         """One record of every partition."""
@@ -79,10 +100,19 @@ class DeadLetters:
             if record is None:
                 self._lanes.remove(lane)
                 continue
-            headers = dict(record.headers)
-            offset = headers.get("gforce.offset") or b""
-            if headers.get("gforce.partition") == self._mine and offset.isdigit():
-                self._seen[(headers.get("gforce.topic") or b"").decode(errors="replace"), int(offset)] = record
+            said = dict(record.headers).get
+            offset = said("gforce.offset") or b""
+            if said("gforce.partition") == self._mine and offset.isdigit():
+                self._keep((said("gforce.topic") or b"", int(offset)), (record, said("gforce.reason") or b""))
+
+    def _keep(self, place: Place, letter: tuple[Record, bytes]) -> None:
+        if place[1] >= self._floor(place[0]):
+            self._seen[place] = letter
+            return
+        self._early[place] = letter
+        if len(self._early) > MOST_SEEN:
+            for oldest in tuple(islice(self._early, AHEAD)):
+                del self._early[oldest]
 
     def added(self, record: Record, place: str) -> Finding:
         return Finding(
@@ -110,20 +140,12 @@ class DeadLetters:
         )
 
 
-def _content(letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
-    """Key and value as they are published; see ``runtime.publish``."""
-    raw, value = letter.raw, letter.raw.received
+def _came_as(record: Record, raw: Raw) -> bool:
+    """Whether a dead letter has the key and value of what came, as they are published; see ``runtime.publish``."""
+    key, value = raw.key, raw.received
     if value is not None and len(value) > MAX_DEAD_LETTER:
         value = value[:1_000]
-    return (raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None, value)
-
-
-def _is_of(record: Record, letter: DeadLetter) -> bool:
-    """Whether this is the letter, for the same reason and with the same content."""
-    if _said(record, "gforce.reason") != letter.reason:
-        return False
-    key, value = _content(letter)
-    return value == record.value and key in (record.key, None)
+    return value == record.value and (key == record.key or key is None or len(key) > MAX_KEY)
 
 
 def _said(record: Record, name: str) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from processor.adapters.log import Record
+from processor.audit import side_outputs
 from processor.audit.aftermath import Aftermath
 from processor.audit.audit import Audit, audit, heads
 from processor.audit.explain import explained
@@ -22,6 +23,7 @@ from processor.audit.mirror import Mirror, boundaries
 from processor.audit.partition_result import Options
 from processor.audit.replay import Replay, ReplayedBatch, replay
 from processor.audit.rules import RuleBook, Secrets, digest_of
+from processor.audit.side_outputs import DeadLetters
 from processor.audit.snapshots import entries, own_writes, start_at
 from processor.audit.sources import Role
 from processor.cli import app
@@ -477,6 +479,33 @@ def test_a_dropped_and_an_added_dead_letter_are_found(source: MemorySource) -> N
     source.records["dead_letters", number].append(replace(gone, offset=100_000))
     finding = only(run(source), "dead-letter")
     assert (finding.offset, "nothing in the record leads to" in finding.text) == (100_000, True)
+
+
+def test_dead_letters_before_a_window_are_passed_over_however_many(
+    source: MemorySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_outputs, "AHEAD", 2)
+    monkeypatch.setattr(side_outputs, "MOST_SEEN", 5)
+    for start in (None, 9):
+        assert run(source, start=start).verdict == "verified"
+    number, index = place(source, "dead_letters", lambda r: True)
+    assert index > 5  # so many come before the window
+    del source.records["dead_letters", number][-1]
+    assert "should be here" in only(run(source, start=9), "dead-letter").text
+
+
+def test_few_dead_letters_are_held_however_many_are_missing(
+    source: MemorySource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_outputs, "AHEAD", 2)
+    monkeypatch.setattr(side_outputs, "MOST_SEEN", 5)
+    follows = [b.outcome.dead_letters for b in Replay(source, 0, SEEDS).batches() if b.outcome]
+    journal = JournalRecord.decode(source.records["journal", 0][0].value or b"")
+    source.records["dead_letters", 0] = source.records["dead_letters", 0][10:]
+    letters = DeadLetters(source, 0)
+    missing = sum(len(letters.compare(journal, some)) for some in follows)
+    assert missing >= 10
+    assert len(letters._seen) <= 5 + len(source.partitions("dead_letters"))
 
 
 def test_a_changed_a_dropped_and_an_added_alert_are_found(alerted: MemorySource) -> None:
