@@ -113,7 +113,7 @@ class Decisions:
         """``values`` are the decisions that follow, as they are published."""
         records = self.of(journal)
         if [r.value for r in records] == values:
-            keys = {tenant: tenant.encode() for tenant in {one.tenant for one in made}}
+            keys = _Keys()
             if [r.key for r in records] == [keys[one.tenant] for one in made]:
                 return []
         if not self.shelf.alike and {(r.key, r.value) for r in records} == {
@@ -214,6 +214,14 @@ class Decisions:
             follows=follows,
             cause=cause,
         )
+
+
+class _Keys(dict[str, bytes]):
+    """Tenants with the keys of their records."""
+
+    def __missing__(self, tenant: str) -> bytes:
+        key = self[tenant] = tenant.encode()
+        return key
 
 
 def _of_batch(lane: Lane, sequence: int, begun: list[Record]) -> list[Record]:

@@ -172,6 +172,10 @@ class RuleBook:
             )
         return self._terms
 
+    def has_all_seeds(self) -> bool:
+        """Whether the rules of every tenant so far have been worked out, with its seed."""
+        return not self.seedless and all(pair in self._rules for pair in self.assigned.items())
+
     def words(self) -> set[str]:
         """Labels and groups that the configurations name."""
         known = [rules.settings for tenant in self.assigned if (rules := self.rules_for(tenant))]
