@@ -57,7 +57,8 @@ class DeadLetters:
         for letter in letters:
             raw = letter.raw
             place = (requests if raw.source == REQUESTS else feedback, raw.offset)
-            record, reason = self._seen.pop(place, None) or self._look_for(place)
+            held = self._seen.pop(place, None)
+            record, reason = held or self._look_for(place)
             if record is None or reason != reasons[letter.reason] or not _came_as(record, raw):
                 found.append(self._difference(journal, letter, record, self._in_words(place)))
         return found
