@@ -57,7 +57,7 @@ class Service:
             signal.signal(number, lambda *_: self._stop.set())
         self._http.start()
         gc.freeze()  # what is there now stays; and a batch makes more objects than the collector expects of a program
-        gc.set_threshold(50_000, 20, 100)
+        gc.set_threshold(200_000, 20, 100)
         log(logging.INFO, "started", instance=self._config.kafka.instance, port=self._config.http.port)
         try:
             self._loop()
