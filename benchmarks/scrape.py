@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,7 +56,7 @@ def rules(digest: str = "bench") -> TenantRules:
 def tenant(number: int, rng: np.random.Generator, labels: int) -> Tenant:
     """One with some thousand labels of the last eight days, and a pair of groups that is watched."""
     made = Tenant.new(number, f"tenant-{number:05}", rules())
-    made.names.groups = made.names.groups.and_(*GROUPS)
+    made.names = replace(made.names, groups=made.names.groups.and_(*GROUPS))
     group_of, truth = rng.integers(0, 2, labels), rng.integers(0, 2, labels)
     right = rng.random((labels, len(EXPERTS))) < 0.8
     predictions = np.where(right, truth[:, None], 1 - truth[:, None])

@@ -88,12 +88,13 @@ def encode_many(many: Sequence[Counters]) -> list[bytes]:
 def _encode_alike(flats: Sequence[Ints], shape: Shape) -> list[bytes]:
     flat = np.concatenate(flats)
     spans = list(pairwise(shape.bounds))
-    widths = np.stack([_widths(flat[:, start:end]) for start, end in spans], axis=1)
-    patterns, which = np.unique(widths, axis=0, return_inverse=True)
+    widths = np.stack([_widths(flat[:, start:end]) for start, end in spans])
+    pattern = widths.T @ (len(_WIDTHS) ** np.arange(len(spans)))
     found = [b""] * len(flat)
-    for number, pattern in enumerate(patterns.tolist()):
-        rows = np.nonzero(which.ravel() == number)[0]
-        parts = [_packed(flat[rows, start:end], width) for (start, end), width in zip(spans, pattern, strict=True)]
+    for one in np.unique(pattern):
+        rows = np.nonzero(pattern == one)[0]
+        alike = flat[rows]
+        parts = [_packed(alike[:, start:end], int(widths[i, rows[0]])) for i, (start, end) in enumerate(spans)]
         together = np.concatenate(parts, axis=1)
         text, size = together.tobytes(), together.shape[1]
         for at, row in enumerate(rows.tolist()):

@@ -151,6 +151,10 @@ class Counters:
         per_learner: Ints = self.seen.sum(axis=(1, 2))
         return per_learner
 
+    def plus(self, counts: Ints) -> Counters:
+        """The same and these, given flat."""
+        return Counters(self.flat + counts, self.shape, self.unit)
+
     def copy(self) -> Counters:
         return Counters(self.flat.copy(), self.shape, self.unit)
 

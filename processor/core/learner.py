@@ -77,6 +77,8 @@ class Learner:
     >>> learner.learn(decision, "grant")
     """
 
+    __slots__ = ("_binary", "kind", "labels", "policies", "seed", "settings", "state")
+
     def __init__(self, settings: Settings, seed: bytes, state: State | None = None) -> None:
         draws(seed, ())  # refuses a bad seed now and not at the first decision
         self.settings = settings
@@ -97,7 +99,8 @@ class Learner:
     def clone(self) -> Learner:
         """A copy to change; what is not changed stays shared."""
         other = Learner.__new__(Learner)
-        other.__dict__ = {**self.__dict__, "state": self.state.clone()}
+        other.settings, other.seed, other.policies, other.kind = self.settings, self.seed, self.policies, self.kind
+        other.labels, other.state, other._binary = self.labels, self.state.clone(), self._binary
         return other
 
     def decide(self, request: Request, at: int = 0) -> Decision:

@@ -17,7 +17,7 @@ from .axes import Axes
 from .counters import ABSENT
 from .exact import Ints
 
-_encode = msgspec.msgpack.encode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Met(tuple[str, ...]):
@@ -40,17 +40,14 @@ class Met(tuple[str, ...]):
         return self if all(name in self.known for name in more) else Met(dict.fromkeys((*self, *more)))
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a tenant. Copies share them, since what was met is replaced and never changed."""
+    """All names of a tenant."""
 
     groups: Met = field(default_factory=Met)
     experts: Met = field(default_factory=Met)
     labels: Met = field(default_factory=Met)
     policies: Met = field(default_factory=Met)
-
-    def copy(self) -> Names:
-        return Names(self.groups, self.experts, self.labels, self.policies)
 
     @property
     def parts(self) -> tuple[Met, Met, Met, Met]:
@@ -68,9 +65,10 @@ class Tables:
     """
 
     def __init__(self, names: Names, axes: Axes) -> None:
-        self.axes, self.names = axes, names.copy()
-        self.shape = (*names.sizes, axes.labels, len(axes.groups), len(axes.experts), axes.policies, names.policies)
-        """tables of the same shape can be stacked"""
+        self.axes, self.names = axes, names
+        sizes = (*names.sizes, len(axes.groups), len(axes.experts))
+        self.shape = _encode((sizes, axes.labels, axes.policies, tuple(names.policies)))
+        """tables of the same shape can be stacked; as bytes, because those are quick to look up"""
         self.stored = Raw(_encode([tuple(part) for part in names.parts])), Raw(_encode([list(p) for p in axes.parts]))
         """names and axes as they are stored"""
         self.group_index: Ints = np.array([axes.group_index.get(name, ABSENT) for name in names.groups], dtype=np.int64)
@@ -87,12 +85,5 @@ class Tables:
         """[label index], plus one; the last is for ``ABSENT``"""
 
     def fit(self, names: Names, axes: Axes) -> bool:
-        """What was met is replaced and never changed, so the same objects are the same names."""
-        mine = self.names
-        return (
-            self.axes is axes
-            and mine.groups is names.groups
-            and mine.experts is names.experts
-            and mine.labels is names.labels
-            and mine.policies is names.policies
-        )
+        """Names and axes are replaced and never changed, so the same objects are the same names."""
+        return self.axes is axes and self.names is names

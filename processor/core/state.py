@@ -18,9 +18,9 @@ from .errors import IncompatibleState, InvalidInput
 from .exact import Ints
 
 
-@dataclass
+@dataclass(slots=True)
 class State:
-    """The whole memory of one learner."""
+    """The whole memory of one learner. Its counters are replaced and never changed, so copies may share them."""
 
     axes: Axes
     bucket: int
@@ -29,7 +29,7 @@ class State:
     lifetime: Counters = field(init=False)
     buckets: dict[int, Counters] = field(init=False, default_factory=dict)
     touched: set[int] = field(init=False, default_factory=set)
-    """buckets changed since this state was made or cloned; the others may be shared with its origin"""
+    """buckets changed since this state was made or cloned"""
     unwritten: set[int] = field(init=False, default_factory=set)
     """buckets that are other than they are stored although no batch has changed them; a clone has them as changed"""
 
@@ -45,8 +45,7 @@ class State:
         """A copy to change; what is not changed stays shared."""
         copy = State.__new__(State)  # the constructor would make counters only to throw them away
         copy.axes, copy.bucket, copy.keep, copy.unit = self.axes, self.bucket, self.keep, self.unit
-        copy.lifetime = self.lifetime.copy()
-        copy.buckets = {n: c.copy() if n in self.unwritten else c for n, c in self.buckets.items()}
+        copy.lifetime, copy.buckets = self.lifetime, self.buckets.copy()
         copy.touched, copy.unwritten = set(self.unwritten), set()
         return copy
 
@@ -63,10 +62,9 @@ class State:
     def add_decisions(self, at: Ints, group: Ints, decided: Ints) -> None:
         """Count requests, each at its own time."""
         for number, rows in self._by_bucket(at):
-            part = (np.zeros(len(rows), np.int64), group[rows], decided[rows])
-            for counters in self._counters_of(number):
-                counters.add_decisions(*part)
-        self._drop_old()
+            counted = self.lifetime.zeros_like(1)
+            counted.add_decisions(np.zeros(len(rows), np.int64), group[rows], decided[rows])
+            self.add(number, counted.flat[0])
 
     def add_labels(
         self, at: Ints, group: Ints, label: Ints, predictions: Ints, decided: Ints, weight: Ints | None = None
@@ -74,16 +72,18 @@ class State:
         """Count joined labels, each at its own time. See ``Counters.add_labels``."""
         for number, rows in self._by_bucket(at):
             part = (np.zeros(len(rows), np.int64), group[rows], label[rows], predictions[rows], decided[rows])
-            for counters in self._counters_of(number):
-                counters.add_labels(*part, weight=None if weight is None else weight[rows])
-        self._drop_old()
+            counted = self.lifetime.zeros_like(1)
+            counted.add_labels(*part, weight=None if weight is None else weight[rows])
+            self.add(number, counted.flat[0])
 
     def add(self, number: int, counts: Ints) -> None:
         """Add counts of one time bucket, given flat."""
         newest = max(self.buckets, default=number)
-        self.lifetime.flat += counts
+        self.lifetime = self.lifetime.plus(counts)
         if number > newest - self.keep:
-            self._bucket(number).flat += counts
+            before = self.buckets.get(number)
+            self.buckets[number] = (before or self.lifetime.zeros_like(1)).plus(counts)
+            self.touched.add(number)
             if number > newest:
                 self._drop_old()
 
@@ -96,11 +96,11 @@ class State:
             )
         self.extend(other.axes)
         self.keep = min(self.keep, other.keep)
-        self.lifetime += other.lifetime.regrown(other.axes, self.axes)
+        self.lifetime = self.lifetime + other.lifetime.regrown(other.axes, self.axes)
         for number, counters in other.buckets.items():
             grown = counters.regrown(other.axes, self.axes)
             mine = self.buckets.get(number)
-            self.buckets[number] = grown.copy() if mine is None else mine + grown
+            self.buckets[number] = grown if mine is None else mine + grown
             self.touched.add(number)
         self._drop_old()
 
@@ -125,21 +125,6 @@ class State:
     def _by_bucket(self, at: Ints) -> list[tuple[int, Ints]]:
         numbers = at // self.bucket
         return [(int(n), np.nonzero(numbers == n)[0]) for n in np.unique(numbers)]
-
-    def _counters_of(self, number: int) -> tuple[Counters, ...]:
-        newest = self.newest
-        if newest is not None and number <= newest - self.keep:
-            return (self.lifetime,)
-        return (self.lifetime, self._bucket(number))
-
-    def _bucket(self, number: int) -> Counters:
-        """To be changed."""
-        if number not in self.buckets:
-            self.buckets[number] = Counters.zeros(self.axes, unit=self.unit)
-        elif number not in self.touched:
-            self.buckets[number] = self.buckets[number].copy()
-        self.touched.add(number)
-        return self.buckets[number]
 
     def _drop_old(self) -> None:
         newest = self.newest

@@ -30,6 +30,7 @@ Wealths = tuple[float, ...]
 START: Wealths = (0.0,) * WIDTH
 
 _WEALTHS = struct.Struct(f"<{WIDTH}d")
+_encode = msgspec.msgpack.Encoder().encode
 
 Mark = tuple[int, int, int, int, int, int]
 """Where a stream was at some moment: pairs, labels and errors of A, labels and errors of B, time."""
@@ -92,6 +93,7 @@ class Stream:
         "_onset",
         "_recovery_from",
         "_spread",
+        "_stored",
         "_tolerance_from",
         "clear",
         "drift",
@@ -115,6 +117,7 @@ class Stream:
 
     def __init__(self, label: int, groups: tuple[int, int], settings: WatchSettings, share: float) -> None:
         """``share`` is 1/α_j: what the tolerance test must reach."""
+        self._stored: msgspec.Raw | None = None
         self.label = label
         self.groups = groups
         self.testing = False
@@ -154,8 +157,16 @@ class Stream:
     def copy(self) -> Stream:
         """Tuples are replaced and never changed in place, so they may be shared."""
         other = Stream.__new__(Stream)
-        for name in Stream.__slots__:
-            setattr(other, name, getattr(self, name))
+        other._stored = None
+        other.label, other.groups, other.testing, other.seen = self.label, self.groups, self.testing, self.seen
+        other.n_a, other.err_a, other.n_b, other.err_b = self.n_a, self.err_a, self.n_b, self.err_b
+        other._gap, other._spread = self._gap, self._spread
+        other.limit, other.level, other.clear = self.limit, self.level, self.clear
+        other.tolerance, other.tolerance_wealth = self.tolerance, self.tolerance_wealth
+        other.tolerance_raised, other._tolerance_from = self.tolerance_raised, self._tolerance_from
+        other.drift, other.drift_wealth = self.drift, self.drift_wealth
+        other.drift_raised, other._drift_from = self.drift_raised, self._drift_from
+        other.recovery, other._recovery_from, other._onset = self.recovery, self._recovery_from, self._onset
         return other
 
     def take(self, of_b: bool, wrong: bool, at: int) -> bool:
@@ -266,6 +277,12 @@ class Stream:
     def _since(self, mark: Mark) -> Counts:
         _, n_a, err_a, n_b, err_b, _ = self.seen
         return Counts(n_a - mark[1], err_a - mark[2], n_b - mark[3], err_b - mark[4])
+
+    def stored(self) -> msgspec.Raw:
+        """``fields`` as bytes. They are remembered: to change the stream after this, change a copy."""
+        if self._stored is None:
+            self._stored = msgspec.Raw(_encode(self.fields()))
+        return self._stored
 
     def fields(self) -> list[Any]:
         """For the stored form; ``of_fields`` reads it."""

@@ -12,7 +12,7 @@ BINS = 64
 """Pending decisions are counted by the time of their request, in bins of about this fraction of the expiry."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Waits:
     """All times in whole seconds.
 
@@ -37,7 +37,7 @@ class Waits:
         return cls(max(expiry // (1_000 * BINS), 1), {}, [0] * (len(DELAY_BOUNDS) + 1), 0)
 
     def clone(self) -> Waits:
-        return Waits(self.width, dict(self.bins), list(self.delays), self.delay_sum)
+        return Waits(self.width, self.bins.copy(), self.delays.copy(), self.delay_sum)
 
     @property
     def pending(self) -> int:

@@ -33,6 +33,8 @@ MAX_STREAMS = 1_000
 
 VERSION = 1
 
+_encode = msgspec.msgpack.Encoder().encode
+
 Cell = tuple[int, int]
 """Numbers of a label and of a group."""
 
@@ -46,6 +48,18 @@ class Watch:
     [('tolerance', 'raised', 1, 29000), ('drift', 'raised', 2, 43000)]
     """
 
+    __slots__ = (
+        "_declared",
+        "_labels",
+        "_numbers",
+        "_one_sided",
+        "_owned",
+        "_streams",
+        "_touched",
+        "settings",
+        "unwatched",
+    )
+
     def __init__(self, settings: WatchSettings, declared: int) -> None:
         self.settings = settings
         self.unwatched = 0
@@ -53,7 +67,7 @@ class Watch:
         self._declared = declared
         self._streams: list[Stream] = []
         self._owned: set[int] = set()
-        """streams that no other copy of this watch holds"""
+        """streams that may be changed: no other copy of this watch holds them, and they are not remembered as bytes"""
         self._labels: dict[Cell, int] = {}
         """labels by cell, in the order the cells were met"""
         self._touched: dict[Cell, list[tuple[int, bool]]] = {}
@@ -78,8 +92,8 @@ class Watch:
         """A copy to change; the streams are shared until one side changes them."""
         other = Watch(self.settings, self._declared)
         other.unwatched = self.unwatched
-        other._streams = list(self._streams)
-        other._labels = dict(self._labels)
+        other._streams = self._streams.copy()
+        other._labels = self._labels.copy()
         other._touched = self._touched
         other._numbers, other._one_sided = self._numbers, self._one_sided
         self._owned = set()
@@ -97,7 +111,7 @@ class Watch:
     def observe(self, labels: Iterable[tuple[int, int, bool, int]]) -> list[Change]:
         """Take labels in their order: number of the true label, of the group, decided wrongly, time (ms)."""
         changes: list[Change] = []
-        counts, streams, owned = self._labels, self._streams, self._owned
+        counts, streams, owned, learning = self._labels, self._streams, self._owned, self.settings.learning
         for label, group, wrong, at in labels:
             cell = (label, group)
             count = counts.get(cell, 0) + 1
@@ -105,11 +119,14 @@ class Watch:
             if count == 1:
                 self._meet(label, group)
             for index, of_b in self._touched.get(cell, ()):
-                stream = streams[index] if index in owned else self._own(index)
+                stream = streams[index]
                 if not stream.testing:
-                    if self._has_learnt(stream):
-                        stream.begin(at)
-                elif stream.take(of_b, wrong, at):
+                    if count >= learning and self._has_learnt(stream):
+                        self._own(index).begin(at)
+                    continue
+                if index not in owned:
+                    stream = self._own(index)
+                if stream.take(of_b, wrong, at):
                     self._judge(stream, at, changes)
         return changes
 
@@ -192,16 +209,17 @@ class Watch:
 
     def encode(self) -> bytes:
         """Equal watches give equal bytes; the settings are not among them."""
-        return msgspec.msgpack.encode(
-            [
+        self._owned = set()
+        return _encode(
+            (
                 VERSION,
                 self._declared,
                 self._numbers,
                 self.unwatched,
                 self._one_sided,
-                [[*cell, count] for cell, count in self._labels.items()],
-                [stream.fields() for stream in self._streams],
-            ]
+                [(label, group, count) for (label, group), count in self._labels.items()],
+                [stream.stored() for stream in self._streams],
+            )
         )
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def tenant_of(
     positive_only = tenant.rules.settings.feedback == "positive-only"
     joined, when, cells, delay = [], [], [], 60
     for i, decision in enumerate(tenant.learner.decide_batch(requests, at)):
-        tenant.names.groups = tenant.names.groups.and_(decision.group)
+        tenant.names = replace(tenant.names, groups=tenant.names.groups.and_(decision.group))
         group = tenant.names.groups.known[decision.group]
         tenant.tally["decisions"] += 1
         if i >= count or (positive_only and decision.label != tenant.rules.settings.positive):
