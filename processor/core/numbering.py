@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -65,7 +66,6 @@ class Tables:
     """
 
     def __init__(self, names: Names, axes: Axes) -> None:
-        self.axes, self.names = axes, names
         sizes = (*names.sizes, len(axes.groups), len(axes.experts))
         self.shape = _encode((sizes, axes.labels, axes.policies, tuple(names.policies)))
         """tables of the same shape can be stacked; as bytes, because those are quick to look up"""
@@ -84,6 +84,14 @@ class Tables:
         self.label_number: Ints = np.array([*numbers, 0], dtype=np.int64)
         """[label index], plus one; the last is for ``ABSENT``"""
 
-    def fit(self, names: Names, axes: Axes) -> bool:
-        """Names and axes are replaced and never changed, so the same objects are the same names."""
-        return self.axes is axes and self.names is names
+
+@lru_cache(maxsize=10_000)
+def tables_of(names: Names, axes: Axes) -> Tables:
+    """Their tables, as the same object for all tenants of the same names."""
+    return Tables(names, axes)
+
+
+@lru_cache(maxsize=10_000)
+def shared_names(names: Names) -> Names:
+    """These names, as the same object for all tenants that met the same names in the same order."""
+    return names

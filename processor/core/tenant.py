@@ -11,16 +11,16 @@ import msgspec
 from .advice import Panel
 from .alert_events import AlertEvent, alert_event
 from .alerts import Change, WatchSettings
-from .axes import Axes
+from .axes import Axes, shared_axes
 from .codec import decode_counters, encode_counters, encode_many
 from .counters import WEIGHT_UNIT, Counters
 from .decision_writer import DecisionWriter
-from .diagnosis import unlabelled_decisions
+from .diagnosis import ENOUGH, unlabelled_decisions
 from .entry import Pending
 from .errors import IncompatibleState
 from .events import RequestEvent
 from .learner import Learner
-from .numbering import Met, Names, Tables
+from .numbering import Met, Names, Tables, shared_names, tables_of
 from .settings import Settings
 from .state import State
 from .together import IN_FORCE
@@ -72,14 +72,14 @@ class Tenant:
     """digest of the rules the journal has this tenant under"""
     observed: bool = False
     """whether the watch has seen anything since this copy was made; until then it is shared"""
-    _tables: Tables | None = None
+    _tables: tuple[Names, Axes, Tables] | None = None
     _writer: tuple[Axes, DecisionWriter] | None = None
     _all_labelled: tuple[str, ...] = ()
     """the labels, once each of them has been decided and got its own label; remembered to save looking"""
 
     @classmethod
     def new(cls, number: int, name: str, rules: TenantRules) -> Tenant:
-        names = Names(labels=Met(rules.settings.labels))
+        names = shared_names(Names(labels=Met(rules.settings.labels)))
         learner = Learner(rules.settings, rules.seed)
         return cls(number, name, rules, names, learner, Counter(), Waits.new(rules.expiry), _new_watch(rules))
 
@@ -105,10 +105,10 @@ class Tenant:
     @property
     def tables(self) -> Tables:
         """Between the numbers in entries and the indices of counters, for the names known now."""
-        axes = self.learner.state.axes
-        if self._tables is None or not self._tables.fit(self.names, axes):
-            self._tables = Tables(self.names, axes)
-        return self._tables
+        names, axes, known = self.names, self.learner.state.axes, self._tables
+        if known is None or known[0] is not names or known[1] is not axes:
+            self._tables = known = (names, axes, tables_of(names, axes))
+        return known[2]
 
     @property
     def kind(self) -> Hashable:
@@ -144,15 +144,17 @@ class Tenant:
         """Give numbers to names that were not met before."""
         names = self.names
         if request.group not in names.groups.known:
-            self.names = names = replace(names, groups=names.groups.and_(request.group))
+            names = replace(names, groups=names.groups.and_(request.group))
         if not request.predictions.keys() <= names.experts.known.keys():
-            self.names = replace(names, experts=names.experts.and_(*sorted(request.predictions)))
+            names = replace(names, experts=names.experts.and_(*sorted(request.predictions)))
+        if names is not self.names:
+            self.names = shared_names(names)
 
     def meet_policies(self) -> None:
         """The same for policies."""
         names, policies = self.names, self.learner.policies
         if not policies.keys() <= names.policies.known.keys():
-            self.names = replace(names, policies=names.policies.and_(*policies))
+            self.names = shared_names(replace(names, policies=names.policies.and_(*policies)))
 
     def expects_label(self, entry: Pending) -> bool:
         """Whether a label may come for this decision at all."""
@@ -169,7 +171,7 @@ class Tenant:
     def _unlabelled(self) -> tuple[int, ...]:
         """Decisions that never get a label, by number. Once every decision has had one, that is settled."""
         axes = self.learner.state.axes
-        if self._all_labelled == axes.labels:
+        if self._all_labelled == axes.labels or self.tally["decisions"] < ENOUGH:
             return ()
         counters, policy = self.learner.counters(), axes.policy_index[IN_FORCE]
         if counters.outcomes[0, policy].sum(axis=(0, 1)).all():
@@ -231,7 +233,7 @@ class Tenant:
                 "or set accept_unknown = true"
             )
         settings = rules.settings
-        axes = Axes(*(tuple(part) for part in axes_names))
+        axes = shared_axes(Axes(*(tuple(part) for part in axes_names)))
         unit = 1 if settings.feedback == "all" else WEIGHT_UNIT
         state = State(axes, bucket=settings.bucket, keep=settings.keep, unit=unit)
         state.lifetime = decode_counters(fields[b"c" + head], axes, unit)
@@ -268,17 +270,18 @@ def write_tenants(writes: Writes, tenants: Sequence[tuple[Tenant, Tenant | None]
     encoded = iter(
         encode_many([counters for pair in zip(states, changed, strict=True) for counters in _counters(*pair)])
     )
+    fields: list[tuple[bytes, bytes | None]] = []
     for (tenant, before), state, buckets in zip(tenants, states, changed, strict=True):
         head = tenant.number.to_bytes(2, "big")
-        writes.set_field(b"t" + head, tenant._encode_names())
-        writes.set_field(b"c" + head, next(encoded))
+        fields += ((b"t" + head, tenant._encode_names()), (b"c" + head, next(encoded)))
         if tenant.watch is not None and tenant.observed:
-            writes.set_field(b"w" + head, _encode((tenant.rules.watch, tenant.watch.encode())))
+            fields.append((b"w" + head, _encode((tenant.rules.watch, tenant.watch.encode()))))
         for number in buckets:
-            writes.set_field(_bucket_field(head, number), next(encoded))
-        if before is not None:
+            fields.append((_bucket_field(head, number), next(encoded)))
+        if before is not None and not before.learner.state.buckets.keys() <= state.buckets.keys():
             for number in sorted(before.learner.state.buckets.keys() - state.buckets.keys()):
-                writes.delete_field(_bucket_field(head, number))
+                fields.append((_bucket_field(head, number), None))
+    writes.add_fields(fields)
 
 
 def _counters(state: State, buckets: Sequence[int]) -> list[Counters]:
@@ -292,7 +295,7 @@ def _bucket_field(head: bytes, number: int) -> bytes:
 
 def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:
     groups, experts, met, policies = map(Met, stored)
-    return Names(groups, experts, met.and_(*labels), policies)
+    return shared_names(Names(groups, experts, met.and_(*labels), policies))
 
 
 def _new_watch(rules: TenantRules) -> Watch | None:

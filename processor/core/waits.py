@@ -68,9 +68,10 @@ class Waits:
 
     def _by_bin(self, at: Sequence[int]) -> Iterable[tuple[int, int, int]]:
         """Numbers of bins, how many of these times are in each, and the first of them. Mostly all are in one."""
-        first, last = min(at), max(at)
-        if first // self.width == last // self.width:
-            return [(first // self.width, len(at), first)]
+        first = min(at)
+        number = first // self.width
+        if len(at) == 1 or max(at) // self.width == number:
+            return ((number, len(at), first),)
         times: dict[int, list[int]] = {}
         for one in at:
             times.setdefault(one // self.width, []).append(one)
@@ -83,7 +84,7 @@ class Waits:
         self.delay_sum += total
 
     def encode(self) -> list[Any]:
-        bins = [(number, count, earliest) for number, (count, earliest) in sorted(self.bins.items())]
+        bins = [(number, *self.bins[number]) for number in sorted(self.bins)]
         return [self.width, bins, self.delays, self.delay_sum]
 
     @classmethod

@@ -133,6 +133,8 @@ class Watch:
     def _meet(self, label: int, group: int) -> None:
         """The first label of a cell: begin a stream with every group met before."""
         others = [g for y, g in self._labels if y == label and g != group]
+        if not others:
+            return
         room = MAX_STREAMS - len(self._streams)
         self.unwatched += max(len(others) - room, 0)
         pairs = [(min(group, other), max(group, other)) for other in others[:room]]

@@ -15,7 +15,7 @@ arguments, numbers big-endian:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 ID_BYTES = 16
@@ -78,19 +78,22 @@ class Writes:
             case DeleteEntry(id):
                 self._parts += (b"e", id)
             case SetField(name, value):
-                self.set_field(name, value)
+                self.add_fields([(name, value)])
             case DeleteField(name):
-                self.delete_field(name)
+                self.add_fields([(name, None)])
             case SetSlab(slot, sequence, ids):
                 self._parts += (b"D", struct.pack(">IQI", slot, sequence, len(ids)), ids)
             case DropSlab(slot):
                 self._parts += (b"d", struct.pack(">I", slot))
 
-    def set_field(self, name: bytes, value: bytes) -> None:
-        self._parts += (b"S", len(name).to_bytes(2, "big"), name, len(value).to_bytes(4, "big"), value)
-
-    def delete_field(self, name: bytes) -> None:
-        self._parts += (b"s", len(name).to_bytes(2, "big"), name)
+    def add_fields(self, fields: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Many at once, in this order: set, or delete where there is no value."""
+        self._parts += [
+            b"s%b%b" % (len(name).to_bytes(2, "big"), name)
+            if value is None
+            else b"S%b%b%b%b" % (len(name).to_bytes(2, "big"), name, len(value).to_bytes(4, "big"), value)
+            for name, value in fields
+        ]
 
     def add_entries(self, entries: Mapping[bytes, bytes | None]) -> int:
         """Many at once, in the order of their ids: set, or delete where there is no value; how many bytes that is."""
