@@ -99,6 +99,23 @@ def test_a_label_older_than_the_ring_counts_in_the_lifetime_only() -> None:
     assert state.lifetime.joined.tolist() == [2]
 
 
+def test_a_clone_and_its_origin_go_their_own_ways() -> None:
+    labels = random_labels(np.random.default_rng(5), axes(), 30)
+    origin = new_state()
+    labels.add_to(origin)
+    before, clone = encode_state(origin), origin.clone()
+    labels.add_to(clone)
+    clone.merge(origin)
+    assert encode_state(origin) == before
+    assert clone.lifetime.joined.tolist() == [90]
+    labels.add_to(origin)
+    assert clone.lifetime.joined.tolist() == [90]
+
+
+def test_the_same_names_are_the_same_axes_whoever_has_them() -> None:
+    assert Axes.of(groups=["B", "A"], labels=["x", "y"]) is Axes.of(groups=["A", "B"], labels=["y", "x"])
+
+
 def test_states_of_other_settings_do_not_merge() -> None:
     with pytest.raises(IncompatibleState, match="buckets of 20 .* rebuild"):
         new_state().merge(State(axes(), bucket=30, keep=KEEP))

@@ -126,6 +126,23 @@ def test_an_original_and_its_clone_go_their_own_ways(labels: list[Label]) -> Non
     assert expected.encode() == one.encode()
 
 
+@given(labels_of_three_groups, st.integers(1, 20))
+@settings(max_examples=30, deadline=None)
+def test_bytes_that_were_asked_for_before_do_not_come_again(labels: list[Label], every: int) -> None:
+    """What is remembered of a stream as bytes must go when the stream changes, in a clone or in the watch itself."""
+    asked, never = fresh(), fresh()
+    never.observe(labels)
+    for start in range(0, len(labels), every):
+        asked.encode()
+        asked = asked.clone() if start % 2 else asked
+        asked.observe(labels[start : start + every])
+    for watch in (asked, never):
+        for alert in watch.alerts:
+            watch.acknowledge(alert.number, 1)
+    assert asked.encode() == never.encode()
+    assert asked.under(WatchSettings()).encode() == never.under(WatchSettings()).encode()
+
+
 @given(labels_of_three_groups)
 @settings(max_examples=30, deadline=None)
 def test_the_bytes_are_those_of_any_machine_and_hold_everything(labels: list[Label]) -> None:
