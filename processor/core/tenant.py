@@ -265,28 +265,26 @@ class Tenant:
 
 def write_tenants(writes: Writes, tenants: Sequence[tuple[Tenant, Tenant | None]]) -> None:
     """What to write so that the store holds these tenants, given what it holds already of each."""
-    states = [tenant.learner.state for tenant, _ in tenants]
-    changed = [sorted(state.touched & state.buckets.keys()) for state in states]
-    encoded = iter(
-        encode_many([counters for pair in zip(states, changed, strict=True) for counters in _counters(*pair)])
-    )
+    counters: list[Counters] = []
+    changed: list[list[int]] = []
+    for tenant, _ in tenants:
+        state = tenant.learner.state
+        numbers = [number for number in sorted(state.touched) if number in state.buckets]
+        changed.append(numbers)
+        counters += (state.lifetime, *[state.buckets[number] for number in numbers])
+    encoded = iter(encode_many(counters))
     fields: list[tuple[bytes, bytes | None]] = []
-    for (tenant, before), state, buckets in zip(tenants, states, changed, strict=True):
+    for (tenant, before), numbers in zip(tenants, changed, strict=True):
         head = tenant.number.to_bytes(2, "big")
         fields += ((b"t" + head, tenant._encode_names()), (b"c" + head, next(encoded)))
         if tenant.watch is not None and tenant.observed:
             fields.append((b"w" + head, _encode((tenant.rules.watch, tenant.watch.encode()))))
-        for number in buckets:
+        for number in numbers:
             fields.append((_bucket_field(head, number), next(encoded)))
-        if before is not None and not before.learner.state.buckets.keys() <= state.buckets.keys():
-            for number in sorted(before.learner.state.buckets.keys() - state.buckets.keys()):
+        if before is not None:
+            for number in sorted(before.learner.state.buckets.keys() - tenant.learner.state.buckets.keys()):
                 fields.append((_bucket_field(head, number), None))
     writes.add_fields(fields)
-
-
-def _counters(state: State, buckets: Sequence[int]) -> list[Counters]:
-    """Those of the lifetime and of these buckets."""
-    return [state.lifetime, *[state.buckets[number] for number in buckets]]
 
 
 def _bucket_field(head: bytes, number: int) -> bytes:
