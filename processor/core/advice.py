@@ -22,7 +22,7 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
     experts: tuple[str, ...]
     """sorted"""
     head: bytes
-    """how what is said begins; see ``_content``"""
+    """how what is said begins, as MessagePack"""
     arrange: Callable[[Sequence[Any]], tuple[Any, ...]]
     """from the order in which the experts came to this one"""
 
@@ -50,7 +50,7 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     """all that were predicted"""
     said: bytes
     """all of it, in one spelling: independent of the order of the experts"""
-    _alone: int | None = None
+    _alone: bytes = b""
     """the ``content`` of a request without a context, once asked for"""
 
     @classmethod
@@ -73,21 +73,18 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     def predictions(self) -> Mapping[str, str]:
         return dict(zip(self.panel.experts, self.by_expert, strict=True))
 
-    def content(self, context: bytes) -> int:
-        """32 bits of what a request says: tells a repetition from another request under the same id."""
-        if context:
-            return _content(self.said, context)
-        if self._alone is None:
-            self._alone = _content(self.said, b"")
-        return self._alone
+    def content(self, context: bytes) -> bytes:
+        """Four bytes of what a request says: they tell a repetition from another request under the same id."""
+        if not context and self._alone:
+            return self._alone
+        # The hash of the MessagePack of [group, [[expert, label], …], context].
+        content = blake2b(self.said + _encode(context), digest_size=4).digest()
+        if not context:
+            self._alone = content
+        return content
 
 
 _encode = msgspec.msgpack.encode
-
-
-def _content(said: bytes, context: bytes) -> int:
-    """The hash of the MessagePack of [group, [[expert, label], …], context]."""
-    return int.from_bytes(blake2b(said + _encode(context), digest_size=4).digest(), "big")
 
 
 @lru_cache(maxsize=1_024)

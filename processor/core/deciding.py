@@ -34,7 +34,6 @@ class Docket:
     drawn: Mapping[str, Drawn] | None = None
     """what was drawn by id, where a record is followed instead of the seed"""
     cases: Sequence[Asking] = ()
-    content: list[int] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
     """times of the requests, in milliseconds"""
     parked: dict[bytes, bytes] = field(default_factory=dict)
@@ -103,6 +102,7 @@ def _entries(
     dockets: Sequence[Docket], verdicts: Verdicts, row: Ints, seconds: Ints, due: Ints, remove: Ints
 ) -> list[bytes]:
     first = dockets[0].tenant
+    content = b"".join([event.content for docket in dockets for _, event, _ in docket.cases])
     tables = [docket.tenant.tables for docket in dockets]
     label_number = np.stack([table.label_number for table in tables])
     expert_index = np.stack([table.expert_index for table in tables])
@@ -115,7 +115,7 @@ def _entries(
     return encode_pending(
         PendingRows(
             tenant=np.array([docket.tenant.number for docket in dockets])[row],
-            content=np.array([content for docket in dockets for content in docket.content]),
+            content=np.frombuffer(content, dtype=">u4"),
             at=seconds,
             due=due,
             remove=remove,

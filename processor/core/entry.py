@@ -141,13 +141,13 @@ class Parked:
 Entry = Pending | Settled | Parked
 
 
-def content_of(data: bytes) -> int:
+def content_of(data: bytes) -> bytes:
     """The hash of the request behind the bytes of a decision, pending or settled.
 
-    >>> content_of(Settled(1, 2, 3, None).encode())
-    2
+    >>> content_of(Settled(1, 2, 3, None).encode()).hex()
+    '00000002'
     """
-    return int.from_bytes(data[3:7], "big")
+    return data[3:7]
 
 
 def pending_slots(data: bytes) -> tuple[int, int]:

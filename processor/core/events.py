@@ -134,7 +134,7 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
         return self.advice.predictions
 
     @property
-    def content(self) -> int:
+    def content(self) -> bytes:
         """See ``Advice.content``."""
         return self.advice.content(b"" if self.context is UNSET else bytes(self.context))
 

@@ -303,7 +303,6 @@ class _Step:
         else:
             docket.cases = self._accepted(docket, chunk)
         clock = self.clock
-        docket.content = [event.content for _, event, _ in docket.cases]
         docket.at = [raw.timestamp if raw.timestamp >= 0 else clock for raw, _, _ in docket.cases]
         return docket
 
