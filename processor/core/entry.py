@@ -11,8 +11,9 @@ changes. A label is written as its number plus one; 0 is "nobody said anything".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from hashlib import blake2b
+
+import msgspec
 
 from .errors import IncompatibleState
 from .writes import ID_BYTES
@@ -44,8 +45,7 @@ def entry_id(tenant: str, decision_id: str) -> bytes:
     return entry.digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """A decision that waits for its label."""
 
     tenant: int
@@ -89,8 +89,7 @@ class Pending:
         return head + propensity + digits.to_bytes((digits.bit_length() + 7) // 8, "big")
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """A decision whose label has come (``label`` is its number) or never came (None)."""
 
     tenant: int
@@ -123,8 +122,7 @@ class Settled:
         return _SETTLED.pack(state, self.tenant, self.content, self.remove, self.label or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True, gc=False):
     """A label that came before its request, with the record it came in."""
 
     tenant: int

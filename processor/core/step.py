@@ -6,7 +6,7 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -151,13 +151,19 @@ class _Step:
 
     def _join_labels(self, feedback: Sequence[tuple[Raw, FeedbackEvent, bytes]]) -> Early:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
-        early: Early = {}
         joined: dict[str, Joined] = {}
+        early = self._match(feedback, joined)
+        self._learn(joined)
+        return early
+
+    def _match(self, labels: Iterable[tuple[Raw, FeedbackEvent, bytes]], joined: dict[str, Joined]) -> Early:
+        """Have labels join their decisions, in this order; those without one are left."""
+        left: Early = {}
         before, changed, clock, labelled = self.stored, self.changed, self.clock, Settled.labelled
-        for raw, event, key in feedback:
+        for raw, event, key in labels:
             stored = changed.get(key) or before.get(key)
             if stored is None:
-                early.setdefault(key, []).append((raw, event))
+                left.setdefault(key, []).append((raw, event))
                 continue
             one = joined.get(event.tenant)
             label = one.numbers.get(event.label) if one is not None and stored[0] == PENDING else None
@@ -167,8 +173,7 @@ class _Step:
             # What ``_label`` does for all but the first label of a tenant, without its calls.
             one.rows.append((stored, label, raw.timestamp if raw.timestamp >= 0 else clock))
             changed[key] = labelled(stored, label)
-        self._learn(joined)
-        return early
+        return left
 
     def _label(self, raw: Raw, event: FeedbackEvent, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
         """One label whose decision (or earlier label) is known."""
@@ -298,10 +303,12 @@ class _Step:
         docket = Docket(tenant, self.drawn.get(tenant.name))
         panels = {event.advice.panel for _, event, _ in chunk}
         labels = {event.advice.labels for _, event, _ in chunk}
-        if self._are_new([key for _, _, key in chunk]) and tenant.knows(panels, labels):
-            docket.cases, docket.panels = chunk, panels
+        known = tenant.knows(panels, labels)
+        docket.panels = panels if known else set()
+        if known and self._are_new([key for _, _, key in chunk]):
+            docket.cases = chunk
         else:
-            docket.cases = self._accepted(docket, chunk)
+            docket.cases = self._accepted(docket, chunk, known)
         clock = self.clock
         docket.at = [raw.timestamp if raw.timestamp >= 0 else clock for raw, _, _ in docket.cases]
         return docket
@@ -312,21 +319,18 @@ class _Step:
             not any(map(self.stored.get, keys)) and self.changed.keys().isdisjoint(keys) and len(set(keys)) == len(keys)
         )
 
-    def _accepted(self, docket: Docket, chunk: Sequence[Asking]) -> list[Asking]:
-        """Those that are to be decided, looked at one by one."""
-        tenant, panels = docket.tenant, docket.panels
+    def _accepted(self, docket: Docket, chunk: Sequence[Asking], known: bool) -> list[Asking]:
+        """Those that are to be decided, looked at one by one; ``known`` if all that they name is."""
         fresh: dict[bytes, Asking] = {}
+        changed, before = self.changed, self.stored
         for asking in chunk:
             raw, event, key = asking
-            stored = self._entry(key)
+            stored = changed.get(key) or before.get(key)
             if stored is not None and stored[0] != PARKED:
-                self._repeated(raw, tenant, content_of(stored) == event.content)
+                self._repeated(raw, docket.tenant, content_of(stored) == event.content)
             elif key in fresh:
-                self._repeated(raw, tenant, fresh[key][1].content == event.content)
-            elif (event.advice.panel in panels and event.advice.labels <= tenant.learner.labels) or self._acceptable(
-                raw, event, tenant
-            ):
-                panels.add(event.advice.panel)
+                self._repeated(raw, docket.tenant, fresh[key][1].content == event.content)
+            elif known or self._acceptable(raw, event, docket):
                 fresh[key] = asking
                 if stored is not None:
                     docket.parked[key] = stored
@@ -338,7 +342,10 @@ class _Step:
         else:
             self._dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
-    def _acceptable(self, raw: Raw, event: RequestEvent, tenant: Tenant) -> bool:
+    def _acceptable(self, raw: Raw, event: RequestEvent, docket: Docket) -> bool:
+        tenant, panel = docket.tenant, event.advice.panel
+        if panel in docket.panels and event.advice.labels <= tenant.learner.labels:
+            return True
         names, rules = tenant.names, tenant.rules
         if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
             self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
@@ -354,6 +361,7 @@ class _Step:
             self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
             return False
         tenant.meet(event)
+        docket.panels.add(panel)
         return True
 
     def _remember(self, decided: Decided, early: Early, joined: dict[str, Joined]) -> None:
@@ -372,22 +380,22 @@ class _Step:
                 if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
                     self._wait(key, slot)
         if parked or early:
-            self._take_waiting(tenant, keys, parked, early, joined)
+            self._match(self._waiting(tenant, keys, parked, early, joined), joined)
 
-    def _take_waiting(
+    def _waiting(
         self,
         tenant: Tenant,
         keys: Sequence[bytes],
         parked: Mapping[bytes, bytes],
         early: Early,
         joined: dict[str, Joined],
-    ) -> None:
-        """Labels that came before their requests, in the order of these."""
+    ) -> Iterator[tuple[Raw, FeedbackEvent, bytes]]:
+        """Labels that came before their requests, in the order of these; those that were parked count at once."""
         for key in keys:
             if key in parked:
                 self._take_parked(tenant, key, parked[key], joined)
             for raw, event in early.pop(key, ()):
-                self._label(raw, event, key, self._decided(key), joined)
+                yield raw, event, key
 
     def _entry(self, key: bytes) -> bytes | None:
         """As it is now. None is deleted before the end of the batch."""
