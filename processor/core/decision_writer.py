@@ -83,10 +83,7 @@ def rows_of(
     batch: int,
 ) -> list[Row]:
     """Rows for the writers, of decisions of any tenants."""
-    plain = b"%d}" % batch
-    ends = [
-        plain if event.context is msgspec.UNSET else b'%d,"context":%b}' % (batch, bytes(event.context))
-        for event in events
-    ]
+    plain, more = b"%d}" % batch, b'%d,"context":' % batch
+    ends = [plain if event.context is msgspec.UNSET else more + bytes(event.context) + b"}" for event in events]
     keys, groups = _lines([event.decision_id for event in events]), [event.advice.group for event in events]
     return list(zip(keys, groups, label, expert, instance, chances_of(probabilities), ends, strict=True))

@@ -34,7 +34,7 @@ from .joining import Joined, join
 from .learner import Drawn
 from .partition import Partition
 from .tenant import Tenant, TenantRules, write_tenants
-from .writes import DropSlab, SetSlab, Writes
+from .writes import DropSlab, SetSlab, Writes, in_order
 
 __all__ = [
     "FEEDBACK",
@@ -551,7 +551,7 @@ class _Step:
         for slot in sorted(self.slabs):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):
-            writes.add(SetSlab(slot, self.sequence, b"".join(sorted(keys))))
+            writes.add(SetSlab(slot, self.sequence, b"".join(in_order(keys))))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
         write_tenants(writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched])
         writes.add(self.partition.head())

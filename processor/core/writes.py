@@ -18,8 +18,12 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 ID_BYTES = 16
 MAX_ENTRY = 0xFFFF
+FEW = 200
+"""ids that are sorted as they are"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class Writes:
         lengths = {len(value) for value in entries.values() if value is not None}
         sizes = {length: struct.pack(">H", length) for length in lengths}
         parts: list[bytes] = []
-        for key in sorted(entries):
+        for key in in_order(entries):
             value = entries[key]
             parts += (b"e", key) if value is None else (b"E", key, sizes[len(value)], value)
         packed = b"".join(parts)
@@ -109,6 +113,24 @@ class Writes:
 
     def packed(self) -> bytes:
         return b"".join(self._parts)
+
+
+def in_order(ids: Iterable[bytes]) -> list[bytes]:
+    """Ids of 16 bytes, sorted: many by their first halves as numbers, which is faster, unless two begin alike.
+
+    >>> ids = [n.to_bytes(8, "big") * 2 for n in range(300, 0, -1)]
+    >>> in_order(ids) == sorted(ids)
+    True
+    """
+    found = list(ids)
+    if len(found) < FEW:
+        return sorted(found)
+    halves = np.frombuffer(b"".join(found), dtype=">u8")[::2].astype(np.uint64)
+    order = np.argsort(halves)
+    rising = halves[order]
+    if (rising[1:] == rising[:-1]).any():
+        return sorted(found)
+    return [found[i] for i in order.tolist()]
 
 
 def unpack(blob: bytes) -> Iterator[Write]:

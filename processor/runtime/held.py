@@ -50,10 +50,11 @@ class Held:
         if records[0].offset < self.next:
             records = [record for record in records if record.offset >= self.next]
         if records:
-            times = (record.timestamp if record.timestamp <= now else 0 for record in records)
-            times_so_far = accumulate(times, max, initial=self.reached)
-            next(times_so_far)
-            self.latest += times_so_far
+            times = [record.timestamp for record in records]
+            if max(times) > now:
+                times = [time if time <= now else 0 for time in times]
+            times[0] = max(times[0], self.reached)
+            self.latest += accumulate(times, max)
             self.records += records
             self.next = records[-1].offset + 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 from processor.adapters.codec import Codec
@@ -31,13 +31,11 @@ def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -
     output.send(At(topics.journal, number), key, batch.encoded)
 
 
-def _decisions(
-    topics: Topics, decisions: Sequence[Made], codec: Codec | None
-) -> Iterator[tuple[bytes, bytes, Headers]]:
-    keys: dict[str, bytes] = {}
-    for made in decisions:
-        key = keys.get(made.tenant) or keys.setdefault(made.tenant, made.tenant.encode())
-        yield key, codec.from_json(topics.decisions, made.value) if codec else made.value, made.headers
+def _decisions(topics: Topics, decisions: Sequence[Made], codec: Codec | None) -> list[tuple[bytes, bytes, Headers]]:
+    keys = {tenant: tenant.encode() for tenant in {made.tenant for made in decisions}}
+    if codec is None:
+        return [(keys[made.tenant], made.value, made.headers) for made in decisions]
+    return [(keys[made.tenant], codec.from_json(topics.decisions, made.value), made.headers) for made in decisions]
 
 
 def _publish_dead_letter(output: Output, topics: Topics, number: int, letter: DeadLetter) -> None:
