@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
 
 
 class Piece(NamedTuple):
-    """What some of the experts said, each once or more often; then the last counts."""
+    """What some of the experts said."""
 
     experts: tuple[str, ...]
     labels: tuple[str, ...]
@@ -59,11 +58,15 @@ class Advice(msgspec.Struct, eq=False, gc=False):
 
     @classmethod
     def of_pieces(cls, group: str, pieces: Sequence[Piece]) -> Advice:
-        experts, labels, said = zip(*pieces, strict=True)
-        panel = _panel(group, tuple(chain(*experts)))
-        by_expert = panel.arrange(tuple(chain(*labels)))
-        whole = panel.head + b"".join(panel.arrange(tuple(chain(*said))))
-        return cls(panel, by_expert, frozenset(by_expert), whole)
+        """What they say together; where they name an expert twice, the last counts."""
+        experts, labels, said = pieces[0]
+        for piece in pieces[1:]:
+            experts += piece.experts
+            labels += piece.labels
+            said += piece.said
+        panel = _panel(group, experts)
+        by_expert = panel.arrange(labels)
+        return cls(panel, by_expert, frozenset(by_expert), panel.head + b"".join(panel.arrange(said)))
 
     @property
     def group(self) -> str:

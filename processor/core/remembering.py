@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from .advice import Advice, Piece
@@ -9,8 +11,8 @@ from .events import Limits, Longest, canonical_label, canonical_labels, label_ty
 
 MOST, LONGEST = 4_096, 2_048
 """How many different pieces of advice are remembered, and of how many bytes at most."""
-PIECE = 4
-"""What is not remembered as a whole is put together of pieces of so many experts, which repeat all the same."""
+PIECE = re.compile(rb"(?:^|,)([^,]*(?:,[^,]*){0,7})")
+"""What is not remembered as a whole is put together of pieces of eight experts, which repeat all the same."""
 
 
 class Memory:
@@ -26,12 +28,10 @@ class Memory:
 
     def advice(self, group: bytes, predictions: bytes) -> Advice | None:
         """What was said; None, or a ``DecodeError``, if only the plain version can tell what is wrong with it."""
-        if not predictions.startswith(b"{"):
+        if not predictions.startswith(b"{") or predictions.count(b",") >= self._most_experts:
             return None
-        named = predictions[1:-1].split(b",")
-        if len(named) > self._most_experts:
-            return None
-        pieces = [self._piece(b",".join(named[at : at + PIECE])) for at in range(0, len(named), PIECE)]
+        known = self._pieces
+        pieces = [known.get(text) or self._piece(text) for text in PIECE.findall(predictions[1:-1])]
         if not all(piece.experts for piece in pieces):
             return None
         advice = Advice.of_pieces(canonical_label(self._decode_group(group)), pieces)
@@ -43,11 +43,9 @@ class Memory:
 
     def _piece(self, text: bytes) -> Piece:
         """Cut at commas. A comma inside a name makes this no JSON, so each piece is one by itself or none."""
-        piece = self._pieces.get(text)
-        if piece is None:
-            piece = Piece.of(canonical_labels(self._decode_predictions(b"{%b}" % text)))
-            if len(text) <= LONGEST:
-                if len(self._pieces) >= MOST:
-                    self._pieces.clear()
-                self._pieces[text] = piece
+        piece = Piece.of(canonical_labels(self._decode_predictions(b"{%b}" % text)))
+        if len(text) <= LONGEST:
+            if len(self._pieces) >= MOST:
+                self._pieces.clear()
+            self._pieces[text] = piece
         return piece

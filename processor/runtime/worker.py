@@ -326,12 +326,22 @@ class Worker:
         return not owned.buffered and now - owned.idle_at >= min(self.terms.slot, 1_000)
 
     def _commit(self, due: Sequence[Owned]) -> bool:
-        """The store is asked for all of them before the first is stepped, so that it works meanwhile."""
-        prepared = [question for owned in due if (question := self._ask(owned)) is not None]
-        committed = self._transaction(prepared)
+        committed = self._transaction(self._questions(due))
         for batch in committed:
             self._settle(batch)
         return bool(committed)
+
+    def _questions(self, due: Iterable[Owned]) -> Iterator[Question]:
+        """One ahead, so that the store works on the next question while the batch before it is worked out."""
+        ahead = None
+        for owned in due:
+            question = self._ask(owned)
+            if question is not None:
+                if ahead is not None:
+                    yield ahead
+                ahead = question
+        if ahead is not None:
+            yield ahead
 
     def _ask(self, owned: Owned) -> Question | None:
         """Decode a batch and ask the store for what it needs."""
