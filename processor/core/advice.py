@@ -33,10 +33,13 @@ class Piece(NamedTuple):
     labels: tuple[str, ...]
     said: tuple[bytes, ...]
     """MessagePack of [expert, label] of each"""
+    kinds: frozenset[str]
+    """all labels among these"""
 
     @classmethod
     def of(cls, predictions: Mapping[str, str]) -> Piece:
-        return cls(tuple(predictions), tuple(predictions.values()), tuple(map(_encode, predictions.items())))
+        labels = tuple(predictions.values())
+        return cls(tuple(predictions), labels, tuple(map(_encode, predictions.items())), frozenset(labels))
 
 
 class Advice(msgspec.Struct, eq=False, gc=False):
@@ -59,14 +62,17 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     @classmethod
     def of_pieces(cls, group: str, pieces: Sequence[Piece]) -> Advice:
         """What they say together; where they name an expert twice, the last counts."""
-        experts, labels, said = pieces[0]
+        experts, labels, said, kinds = pieces[0]
         for piece in pieces[1:]:
             experts += piece.experts
             labels += piece.labels
             said += piece.said
+            kinds = kinds if kinds >= piece.kinds else kinds | piece.kinds
         panel = _panel(group, experts)
         by_expert = panel.arrange(labels)
-        return cls(panel, by_expert, frozenset(by_expert), panel.head + b"".join(panel.arrange(said)))
+        if len(by_expert) < len(labels):
+            kinds = frozenset(by_expert)
+        return cls(panel, by_expert, kinds, panel.head + b"".join(panel.arrange(said)))
 
     @property
     def group(self) -> str:

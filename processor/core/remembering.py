@@ -12,7 +12,7 @@ from .events import Limits, Longest, canonical_label, canonical_labels, label_ty
 MOST, LONGEST = 4_096, 2_048
 """How many different pieces of advice are remembered, and of how many bytes at most."""
 PIECE = re.compile(rb"(?:^|,)([^,]*(?:,[^,]*){0,7})")
-"""What is not remembered as a whole is put together of pieces of eight experts, which repeat all the same."""
+"""Advice of more than eight experts hardly ever repeats; it is put together of pieces of eight, which do."""
 
 
 class Memory:
@@ -35,7 +35,7 @@ class Memory:
         if not all(piece.experts for piece in pieces):
             return None
         advice = Advice.of_pieces(canonical_label(self._decode_group(group)), pieces)
-        if len(group) + len(predictions) <= LONGEST:
+        if len(pieces) == 1 and len(group) + len(predictions) <= LONGEST:
             if len(self.known) >= MOST:
                 self.known.clear()
             self.known[group, predictions] = advice

@@ -177,7 +177,7 @@ def plainly(value: bytes | None) -> RequestEvent | Rejected:
 def judged(event: RequestEvent | Rejected) -> tuple[object, ...]:
     if isinstance(event, Rejected):
         return event.reason, event.detail
-    return content(event), event.content
+    return content(event), event.content, event.advice.labels
 
 
 def test_names_as_long_as_their_limits_are_accepted() -> None:
