@@ -6,9 +6,9 @@ What is decided does not depend on who is decided with: every operation here is 
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -159,13 +159,13 @@ def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int
     panels: dict[Panel, list[Advice]] = {}
     for advice in known:
         panels.setdefault(advice.panel, []).append(advice)
-    of_label = axes.label_index.__getitem__
     for panel, mine in panels.items():
         rows = np.array([known[advice] for advice in mine])
-        said = b"".join([array("H", map(of_label, advice.by_expert)) for advice in mine])
         group[rows] = axes.group_index[panel.group]
         columns = [axes.expert_index[expert] for expert in panel.experts]
-        predictions[rows[:, None], columns] = np.frombuffer(said, dtype=np.uint16).reshape(len(mine), len(columns))
+        said = chain.from_iterable([advice.by_expert for advice in mine])
+        indices = np.fromiter(map(axes.label_index.__getitem__, said), np.int64, len(mine) * len(columns))
+        predictions[rows[:, None], columns] = indices.reshape(len(mine), len(columns))
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:
