@@ -37,6 +37,7 @@ SINGLE_NODE = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.heartbeat.interval.ms": "500",
+    "log.retention.ms": "-1",  # tests write records of years ago
     "min.insync.replicas": "1",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
