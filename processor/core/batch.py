@@ -129,7 +129,8 @@ class _Reading:
                 if raw.refused is not None or poison:
                     self._usable(raw)
                 if isinstance(event, Rejected):
-                    raise event
+                    self.refused.append(DeadLetter(raw, event.reason, event.detail))
+                    continue
                 home = homes.get(raw.key)
                 if home is None or home.tenant != event.tenant:
                     home = homes[raw.key] = self._home(raw.key, event.tenant)

@@ -95,7 +95,7 @@ def _reader(
         try:
             return plainly(value)
         except Rejected as rejected:
-            return rejected
+            return Rejected(rejected.reason, rejected.detail)  # without the traceback, which would hold all of this
 
     def read(values: Values) -> list[Event | Rejected]:
         found: list[Event | Rejected] = []
