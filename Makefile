@@ -77,7 +77,7 @@ chaos-audit: setup servers  ## 200 000 requests under kills, recorded, then audi
 	cd / && NPY_DISABLE_CPU_FEATURES="AVX512F AVX2 FMA3" OPENBLAS_CORETYPE=Nehalem $(CURDIR)/$(BIN)/gforce audit \
 	  $(AUDIT)/recording --config $(AUDIT)/gforce.toml
 	$(BIN)/gforce audit $(AUDIT)/*.json --config $(AUDIT)/gforce.toml
-	$(BIN)/gforce audit $(AUDIT)/recording --config $(AUDIT)/gforce.toml --from-snapshot
+	$(BIN)/gforce audit $(AUDIT)/recording --config $(AUDIT)/gforce.toml --from-snapshot --partitions 0  # the busiest
 
 chaos-gauges: setup servers  ## kills, then every exported gauge against a recomputation from the topics
 	$(BIN)/python -m tests.chaos.gauges
