@@ -10,10 +10,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import UNSET
 
-from .advice import Panel
+from .advice import Advice, Panel
 from .batch import Raw
-from .decision_writer import rows_of
+from .decision_writer import chances_of, ends_of, ids_of
 from .entry import LAST_SECOND
 from .events import RequestEvent
 from .exact import Ints
@@ -34,7 +35,9 @@ class Docket:
     drawn: Mapping[str, Drawn] | None = None
     """what was drawn by id, where a record is followed instead of the seed"""
     cases: Sequence[Asking] = ()
-    at: list[int] = field(default_factory=list)
+    keys: Sequence[bytes] = ()
+    """ids of the cases' entries"""
+    at: Sequence[int] = ()
     """times of the requests, in milliseconds"""
     parked: dict[bytes, bytes] = field(default_factory=dict)
     """labels that came before their request, as stored, by the id of the entry"""
@@ -71,19 +74,17 @@ def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iter
 
 
 def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iterator[Decided]:
+    sizes = [len(docket.cases) for docket in dockets]
+    parts = slices(sizes)
+    events = [event for docket in dockets for _, event, _ in docket.cases]
+    ids, advice = [event.decision_id for event in events], [event.advice for event in events]
+    contexts = [b"" if event.context is UNSET else bytes(event.context) for event in events]
     verdicts = decide_alike(
         [
-            Cases(
-                docket.tenant.learner,
-                [event.decision_id for _, event, _ in docket.cases],
-                [event.advice for _, event, _ in docket.cases],
-                docket.at,
-                docket.drawn,
-            )
-            for docket in dockets
+            Cases(docket.tenant.learner, ids[part], advice[part], docket.at, docket.drawn)
+            for docket, part in zip(dockets, parts, strict=True)
         ]
     )
-    sizes = [len(docket.cases) for docket in dockets]
     row = np.repeat(np.arange(len(dockets)), sizes)
     at = np.array([time for docket in dockets for time in docket.at], dtype=np.int64)
     # A decision waits from its own time on, should the clock (that of the slower input) be behind it.
@@ -91,18 +92,18 @@ def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) 
     due = (start + np.array([docket.tenant.rules.expiry for docket in dockets])[row]) // slot
     remove = (start + np.array([docket.tenant.rules.horizon for docket in dockets])[row]) // slot
     seconds = np.clip(at // 1_000, 0, LAST_SECOND)
-    entries = _entries(dockets, verdicts, row, seconds, due, remove)
-    values = _values(dockets, verdicts, batch)
+    content = np.frombuffer(b"".join(map(Advice.content, advice, contexts)), dtype=">u4")
+    entries = _entries(dockets, verdicts, row, content, seconds, due, remove)
+    values = _values(dockets, parts, verdicts, ids_of(ids), ends_of(contexts, batch))
     slots, times = np.minimum(due, remove).tolist(), seconds.tolist()
-    for docket, part in zip(dockets, slices(sizes), strict=True):
-        yield Decided(docket, entries[part], values[part], slots[part], times[part])
+    for docket, part, its_values in zip(dockets, parts, values, strict=True):
+        yield Decided(docket, entries[part], its_values, slots[part], times[part])
 
 
 def _entries(
-    dockets: Sequence[Docket], verdicts: Verdicts, row: Ints, seconds: Ints, due: Ints, remove: Ints
+    dockets: Sequence[Docket], verdicts: Verdicts, row: Ints, content: Ints, seconds: Ints, due: Ints, remove: Ints
 ) -> list[bytes]:
     first = dockets[0].tenant
-    content = b"".join([event.content for docket in dockets for _, event, _ in docket.cases])
     tables = [docket.tenant.tables for docket in dockets]
     label_number = np.stack([table.label_number for table in tables])
     expert_index = np.stack([table.expert_index for table in tables])
@@ -115,7 +116,7 @@ def _entries(
     return encode_pending(
         PendingRows(
             tenant=np.array([docket.tenant.number for docket in dockets])[row],
-            content=np.frombuffer(content, dtype=">u4"),
+            content=content,
             at=seconds,
             due=due,
             remove=remove,
@@ -139,18 +140,15 @@ def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
     return propensity
 
 
-def _values(dockets: Sequence[Docket], verdicts: Verdicts, batch: int) -> list[bytes]:
-    """The decisions as published, in the order of the cases."""
-    decided = verdicts.in_force
-    rows = rows_of(
-        [event for docket in dockets for _, event, _ in docket.cases],
-        decided.label.tolist(),
-        decided.expert.tolist(),
-        decided.instance.tolist(),
-        decided.probabilities,
-        batch,
-    )
-    found: list[bytes] = []
-    for docket, part in zip(dockets, slices([len(docket.cases) for docket in dockets]), strict=True):
-        found += docket.tenant.writer.write(rows[part])
-    return found
+def _values(
+    dockets: Sequence[Docket], parts: Sequence[slice], verdicts: Verdicts, ids: Sequence[bytes], ends: Sequence[bytes]
+) -> list[list[bytes]]:
+    """The decisions of each docket as published."""
+    made = verdicts.in_force
+    columns = (verdicts.group, made.label, made.expert, made.instance)
+    choices = list(zip(*[column.tolist() for column in columns], strict=True))
+    chances = chances_of(made.probabilities)
+    return [
+        docket.tenant.writer.write(ids[part], choices[part], [column[part] for column in chances], ends[part])
+        for docket, part in zip(dockets, parts, strict=True)
+    ]

@@ -22,6 +22,7 @@ LABELLED, EXPIRED, PARKED, PENDING, PENDING_WEIGHTED = 2, 3, 4, 6, 7
 SETTLED = frozenset({LABELLED, EXPIRED})
 LAST_SECOND = 0xFFFFFFFF
 
+_BYTES = [bytes([number]) for number in range(256)]
 _PENDING = struct.Struct(">BHIIIIBBBB")
 _PROPENSITY = struct.Struct(">I")
 _TWO_SLOTS = struct.Struct(">II")
@@ -105,7 +106,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
         >>> decode_entry(Settled.labelled(pending.encode(), 1))
         Settled(tenant=1, content=2, remove=5, label=1)
         """
-        return b"\x02%b%b%c" % (pending[1:7], pending[15:19], label)
+        return b"\x02" + pending[1:7] + pending[15:19] + _BYTES[label]
 
     @staticmethod
     def expired(pending: bytes) -> bytes:
@@ -115,7 +116,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
         >>> decode_entry(Settled.expired(pending.encode()))
         Settled(tenant=1, content=2, remove=5, label=None)
         """
-        return b"\x03%b%b\x00" % (pending[1:7], pending[15:19])
+        return b"\x03" + pending[1:7] + pending[15:19] + b"\x00"
 
     def encode(self) -> bytes:
         state = EXPIRED if self.label is None else LABELLED

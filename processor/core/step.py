@@ -301,16 +301,16 @@ class _Step:
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.drawn.get(tenant.name))
+        keys: Sequence[bytes] = [key for _, _, key in chunk]
+        new = self._are_new(keys)
         panels = {event.advice.panel for _, event, _ in chunk}
-        labels = {event.advice.labels for _, event, _ in chunk}
-        known = tenant.knows(panels, labels)
-        docket.panels = panels if known else set()
-        if known and self._are_new([key for _, _, key in chunk]):
-            docket.cases = chunk
-        else:
-            docket.cases = self._accepted(docket, chunk, known)
+        docket.panels = {panel for panel in panels if tenant.knows(panel)}
+        if not new or len(docket.panels) < len(panels) or not self._are_labels(chunk, tenant):
+            chunk = self._accepted(docket, chunk)
+            keys = [key for _, _, key in chunk]
         clock = self.clock
-        docket.at = [raw.timestamp if raw.timestamp >= 0 else clock for raw, _, _ in docket.cases]
+        docket.cases, docket.keys = chunk, keys
+        docket.at = [raw.timestamp if raw.timestamp >= 0 else clock for raw, _, _ in chunk]
         return docket
 
     def _are_new(self, keys: Sequence[bytes]) -> bool:
@@ -319,10 +319,16 @@ class _Step:
             not any(map(self.stored.get, keys)) and self.changed.keys().isdisjoint(keys) and len(set(keys)) == len(keys)
         )
 
-    def _accepted(self, docket: Docket, chunk: Sequence[Asking], known: bool) -> list[Asking]:
-        """Those that are to be decided, looked at one by one; ``known`` if all that they name is."""
+    @staticmethod
+    def _are_labels(chunk: Sequence[Asking], tenant: Tenant) -> bool:
+        """Only what may be predicted is."""
+        labels = tenant.learner.labels
+        return all(predicted <= labels for predicted in {event.advice.labels for _, event, _ in chunk})
+
+    def _accepted(self, docket: Docket, chunk: Sequence[Asking]) -> list[Asking]:
+        """Those that are to be decided, looked at one by one."""
         fresh: dict[bytes, Asking] = {}
-        changed, before = self.changed, self.stored
+        changed, before, panels, labels = self.changed, self.stored, docket.panels, docket.tenant.learner.labels
         for asking in chunk:
             raw, event, key = asking
             stored = changed.get(key) or before.get(key)
@@ -330,7 +336,7 @@ class _Step:
                 self._repeated(raw, docket.tenant, content_of(stored) == event.content)
             elif key in fresh:
                 self._repeated(raw, docket.tenant, fresh[key][1].content == event.content)
-            elif known or self._acceptable(raw, event, docket):
+            elif (event.advice.panel in panels and event.advice.labels <= labels) or self._acceptable(raw, event, docket):
                 fresh[key] = asking
                 if stored is not None:
                     docket.parked[key] = stored
@@ -343,9 +349,7 @@ class _Step:
             self._dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
     def _acceptable(self, raw: Raw, event: RequestEvent, docket: Docket) -> bool:
-        tenant, panel = docket.tenant, event.advice.panel
-        if panel in docket.panels and event.advice.labels <= tenant.learner.labels:
-            return True
+        tenant = docket.tenant
         names, rules = tenant.names, tenant.rules
         if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
             self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
@@ -361,16 +365,15 @@ class _Step:
             self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
             return False
         tenant.meet(event)
-        docket.panels.add(panel)
+        docket.panels.add(event.advice.panel)
         return True
 
     def _remember(self, decided: Decided, early: Early, joined: dict[str, Joined]) -> None:
         """Keep decisions pending; labels that were parked or came early for them count now."""
-        tenant, cases = decided.docket.tenant, decided.docket.cases
-        self._count("decisions", tenant, len(cases))
+        tenant, keys = decided.docket.tenant, decided.docket.keys
+        self._count("decisions", tenant, len(keys))
         tenant.waits.asked(decided.at)
-        self.partition.pending += len(cases)
-        keys = [key for _, _, key in cases]
+        self.partition.pending += len(keys)
         self.changed.update(zip(keys, decided.entries, strict=True))
         parked = decided.docket.parked
         if len(slots := set(decided.slots)) == 1 and not parked:

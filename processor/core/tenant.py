@@ -123,6 +123,7 @@ class Tenant:
             policy = self.rules.settings.policy
             writer = DecisionWriter(
                 tenant=self.name,
+                groups=axes.groups,
                 labels=axes.labels,
                 experts=axes.experts,
                 instances=axes.labels if policy.has_instances else (),
@@ -133,12 +134,14 @@ class Tenant:
             self._writer = (axes, writer)
         return self._writer[1]
 
-    def knows(self, panels: Iterable[Panel], labels: Iterable[frozenset[str]]) -> bool:
-        """Whether everybody named was met before, and may be decided on by predictions of these labels."""
-        groups, experts, learner = self.names.groups.known, self.names.experts.known.keys(), self.learner
-        return all(
-            panel.group in groups and experts >= {*panel.experts} and learner.accepts(panel.group) for panel in panels
-        ) and all(predicted <= learner.labels for predicted in labels)
+    def knows(self, panel: Panel) -> bool:
+        """Whether everybody on it was met before."""
+        names = self.names
+        return (
+            panel.group in names.groups.known
+            and names.experts.known.keys() >= {*panel.experts}
+            and self.learner.accepts(panel.group)
+        )
 
     def meet(self, request: RequestEvent) -> None:
         """Give numbers to names that were not met before."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -101,13 +102,16 @@ class Writes:
 
     def add_entries(self, entries: Mapping[bytes, bytes | None]) -> int:
         """Many at once, in the order of their ids: set, or delete where there is no value; how many bytes that is."""
-        lengths = {len(value) for value in entries.values() if value is not None}
-        sizes = {length: struct.pack(">H", length) for length in lengths}
-        parts: list[bytes] = []
-        for key in in_order(entries):
-            value = entries[key]
-            parts += (b"e", key) if value is None else (b"E", key, sizes[len(value)], value)
-        packed = b"".join(parts)
+        keys = in_order(entries)
+        values = list(map(entries.__getitem__, keys))
+        kinds: Iterable[bytes] = repeat(b"E")
+        if None in values:
+            kinds = [b"e" if value is None else b"E" for value in values]
+        texts = [value or b"" for value in values]
+        lengths = list(map(len, texts))
+        sizes = {length: struct.pack(">H", length) if length else b"" for length in set(lengths)}
+        rows = zip(kinds, keys, map(sizes.__getitem__, lengths), texts, strict=False)
+        packed = b"".join(chain.from_iterable(rows))
         self._parts.append(packed)
         return len(packed)
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
-from processor.core.decision_writer import DecisionWriter, rows_of
+from processor.core.decision_writer import DecisionWriter, chances_of, ends_of, ids_of
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, RequestEvent, encode_decision
 from processor.core.exact import ONE
@@ -176,8 +176,10 @@ def test_decisions_written_together_are_those_written_one_by_one(
     expert = [data.draw(st.integers(-1, len(experts) - 1)) for _ in events]
     instance = [data.draw(st.integers(-1, len(labels) - 1)) for _ in events]
     parts = [[data.draw(st.integers(0, ONE)) for _ in labels] for _ in events]
+    groups = sorted({event.group for event in events})
     writer = DecisionWriter(
         tenant=tenant,
+        groups=groups,
         labels=labels,
         experts=experts,
         instances=labels if has_instances else (),
@@ -205,8 +207,14 @@ def test_decisions_written_together_are_those_written_one_by_one(
         )
         for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
     ]
-    rows = rows_of(events, label, expert, instance, np.array(parts, dtype=np.uint64), batch=7)
-    assert writer.write(rows) == plain
+    group = [groups.index(event.group) for event in events]
+    written = writer.write(
+        ids_of([event.decision_id for event in events]),
+        list(zip(group, label, expert, instance, strict=True)),
+        chances_of(np.array(parts, dtype=np.uint64)),
+        ends_of([b"" if event.context is UNSET else bytes(event.context) for event in events], batch=7),
+    )
+    assert written == plain
 
 
 @given(group=NAMES, said=st.dictionaries(NAMES, NAMES, min_size=1, max_size=5), context=st.binary(max_size=400))
