@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 
@@ -22,7 +22,7 @@ Choice = tuple[int, int, int, int]
 
 
 def chances_of(probabilities: Parts) -> list[list[bytes]]:
-    """How likely each label was, as JSON: a column of fractions for each, then a column of parts out of 2³² for each."""
+    """How likely each label was, as JSON, in columns: fractions of each label, then parts out of 2³² of each."""
     fractions = _lines((probabilities.astype(np.float64) / ONE).ravel().tolist())
     parts = _lines(probabilities.ravel().tolist())
     kinds = probabilities.shape[1]
@@ -66,11 +66,16 @@ class DecisionWriter:
         ends: Sequence[bytes],
     ) -> list[bytes]:
         """One JSON document for each id; ids are JSON, ``chances`` are columns, and ``ends`` begin with the batch."""
-        written = map(self._choices.__getitem__, choices)
-        columns = (ids, written, *chances, ends)
+        columns = (ids, map(self._choices.__getitem__, choices), *chances, ends)
         # In turn what is the same in all of them and what is not: joining such rows takes half as long as a format.
-        each = [part for text, column in zip(self._between, columns, strict=True) for part in (repeat(text), column)]
-        return list(map(b"".join, zip(*each)))
+        rows = zip(*_with_texts(self._between, columns, len(ids)), strict=True)
+        return list(map(b"".join, rows))
+
+
+def _with_texts(texts: Iterable[bytes], columns: Iterable[Iterable[bytes]], count: int) -> Iterator[Iterable[bytes]]:
+    for text, column in zip(texts, columns, strict=True):
+        yield repeat(text, count)
+        yield column
 
 
 class _Choices(dict[Choice, bytes]):

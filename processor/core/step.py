@@ -331,12 +331,15 @@ class _Step:
         changed, before, panels, labels = self.changed, self.stored, docket.panels, docket.tenant.learner.labels
         for asking in chunk:
             raw, event, key = asking
-            stored = changed.get(key) or before.get(key)
+            advice, stored = event.advice, changed.get(key) or before.get(key)
             if stored is not None and stored[0] != PARKED:
                 self._repeated(raw, docket.tenant, content_of(stored) == event.content)
-            elif key in fresh:
+                continue
+            if key in fresh:
                 self._repeated(raw, docket.tenant, fresh[key][1].content == event.content)
-            elif (event.advice.panel in panels and event.advice.labels <= labels) or self._acceptable(raw, event, docket):
+                continue
+            known = advice.panel in panels and advice.labels <= labels
+            if known or self._acceptable(raw, event, docket):
                 fresh[key] = asking
                 if stored is not None:
                     docket.parked[key] = stored

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 
 import numpy as np
 
@@ -104,13 +104,11 @@ class Writes:
         """Many at once, in the order of their ids: set, or delete where there is no value; how many bytes that is."""
         keys = in_order(entries)
         values = list(map(entries.__getitem__, keys))
-        kinds: Iterable[bytes] = repeat(b"E")
-        if None in values:
-            kinds = [b"e" if value is None else b"E" for value in values]
+        kinds = [b"e" if value is None else b"E" for value in values]
         texts = [value or b"" for value in values]
         lengths = list(map(len, texts))
         sizes = {length: struct.pack(">H", length) if length else b"" for length in set(lengths)}
-        rows = zip(kinds, keys, map(sizes.__getitem__, lengths), texts, strict=False)
+        rows = zip(kinds, keys, map(sizes.__getitem__, lengths), texts, strict=True)
         packed = b"".join(chain.from_iterable(rows))
         self._parts.append(packed)
         return len(packed)

@@ -1,19 +1,16 @@
-"""What a worker holds: the partitions it owns, and batches on their way."""
+"""What a worker holds: the partitions it owns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from processor.adapters.log import Membership
-from processor.adapters.store import Applied, Page, View
-from processor.core.identity import Identity
-from processor.core.journal import ChangelogRecord, JournalRecord, changelog_parts
+from processor.adapters.store import Applied
 from processor.core.partition import Partition
-from processor.core.step import Asked, Outcome, Raw
 
+from .breaker import Breaker
 from .held import Held
 from .snapshots import Snapshots
 
@@ -59,8 +56,7 @@ class Owned:
     retry_at: int = 0
     progress_at: int = 0
     idle_at: int = 0
-    seen: int = 0
-    garbage: int = 0
+    breaker: Breaker = field(default_factory=Breaker)
     snapshots: Snapshots = field(default_factory=Snapshots)
     paused: set[str] = field(default_factory=set)
     """inputs not read from until half of what is held is committed"""
@@ -68,9 +64,6 @@ class Owned:
     """alerts acknowledged by a person, which the next batch takes along: tenant and number"""
     applying: Future[Applied] | None = None
     """the store is being told of the last batch"""
-    broken: bool = False
-    resumed: bool = False
-    """a person said go on, and no stretch of mostly good records has come since"""
     trouble: str = ""
 
     @property
@@ -92,49 +85,3 @@ class Owned:
         for topic, held in self.held.items():
             held.let_go(taken[topic])
         self.takeable = {}
-
-
-@dataclass(frozen=True)
-class Question:
-    """A batch that is decoded, and on its way to the store."""
-
-    owned: Owned
-    taken: dict[str, list[Raw]]
-    """its records by topic"""
-    raws: list[Raw]
-    asked: Asked
-    ids: list[bytes]
-    clock: int
-    now: int
-    answer: Future[tuple[View, Page | None]]
-
-
-@dataclass
-class Batch:
-    """What goes into the transaction for one partition."""
-
-    owned: Owned
-    outcome: Outcome
-    journal: JournalRecord
-    encoded: bytes
-    """the journal record"""
-    identity: Identity
-    positions: dict[str, int]
-    taken: dict[str, list[Raw]]
-    """its records by topic"""
-    page: Page | None
-    """a slice of a snapshot"""
-
-    @property
-    def seen(self) -> int:
-        return sum(map(len, self.taken.values()))
-
-    @cached_property
-    def changelog(self) -> list[ChangelogRecord]:
-        """The slice first, if there is one: what the batch itself writes comes after it."""
-        first = self.page is not None and self.owned.snapshots.begins
-        writes = (self.page.writes if self.page else b"") + self.outcome.writes
-        identity = self.identity
-        return changelog_parts(
-            identity.lineage, identity.sequence, identity.digest, self.journal.previous, first, writes
-        )

@@ -9,7 +9,7 @@ from processor.adapters.codec import Codec
 from processor.adapters.log import At, Headers, Output
 from processor.core.step import REQUESTS, DeadLetter, Made
 
-from .owned import Batch
+from .batches import Batch
 from .recovery import Topics
 
 MAX_DEAD_LETTER = 900_000

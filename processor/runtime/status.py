@@ -50,15 +50,15 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
         partitions=tuple(_partition(worker, owned, now, stall_seconds) for owned in in_order),
         held=tuple(owned.partition for owned in in_order if owned.partition is not None),
         totals=dict(worker.totals),
-        latencies=tuple(worker.latencies),
-        latency_sum=worker.latency_sum,
+        latencies=tuple(worker.latencies.counts),
+        latency_sum=worker.latencies.total,
     )
 
 
 def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
     still = (now - owned.progress_at) / 1_000
-    state = "broken" if owned.broken else "ready" if owned.ready else "recovering"
+    state = "broken" if owned.breaker.open else "ready" if owned.ready else "recovering"
     if state != "broken" and still > stall_seconds and worker.has_lag(owned):
         state = "stalled"
     return PartitionStatus(

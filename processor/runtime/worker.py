@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from operator import attrgetter
 
-import numpy as np
-
-from processor import __version__
 from processor.adapters.codec import Codec, raws_of
 from processor.adapters.log import (
     At,
@@ -32,17 +29,7 @@ from processor.adapters.log import (
     Unknown,
 )
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
-from processor.core.delays import LATENCY_BOUNDS
 from processor.core.identity import Identity
-from processor.core.journal import (
-    JournalRecord,
-    Range,
-    decisions_digest,
-    digest,
-    hashes_text,
-    record_hashes,
-    state_digest,
-)
 from processor.core.partition import Partition
 from processor.core.step import (
     FEEDBACK,
@@ -58,13 +45,15 @@ from processor.core.step import (
 )
 
 from .aside import Inline
+from .batches import Batch, Question, batch_of
 from .faults import step_around_faults
 from .held import Held, takeable
-from .owned import Batch, Owned, Pace, Question
+from .latencies import Latencies
+from .owned import Owned, Pace
 from .publish import publish
 from .recovery import Recovery, Topics
 
-__all__ = ["Batch", "Owned", "Pace", "Worker"]
+__all__ = ["Owned", "Pace", "Worker"]
 
 MOST_RECORDS = 40_000
 """of one input in a batch: the hashes of more would not fit into the journal"""
@@ -107,9 +96,7 @@ class Worker:
         self.trim, self.codec, self.aside = trim, codec, aside or Inline()
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
-        self.latencies = [0] * (len(LATENCY_BOUNDS) + 1)
-        """requests committed, by the milliseconds since their timestamp"""
-        self.latency_sum = 0
+        self.latencies = Latencies()
         self._assigned: set[At] = set()
         self._written: dict[At, int] = {}
         self._make_output = make_output
@@ -160,9 +147,9 @@ class Worker:
     def resume(self, number: int) -> bool:
         """After the breaker: a person says the stream is right."""
         owned = self.owned.get(number)
-        if owned is None or not owned.broken:
+        if owned is None or not owned.breaker.open:
             return False
-        owned.broken, owned.resumed, owned.seen, owned.garbage = False, True, 0, 0
+        owned.breaker.resume()
         self._forget(owned, "resumed")
         return True
 
@@ -216,8 +203,8 @@ class Worker:
     def _able(self) -> list[Owned]:
         """The partitions that may commit now."""
         now = self.tick()
-        ready = [owned for owned in self.owned.values() if owned.ready and not owned.broken and now >= owned.retry_at]
-        return [owned for owned in ready if self._knows_the_time(owned)]
+        ready = [owned for owned in self.owned.values() if owned.ready and not owned.breaker.open]
+        return [owned for owned in ready if now >= owned.retry_at and self._knows_the_time(owned)]
 
     def _take(self, pieces: Iterable[Piece]) -> None:
         now = self.wall()
@@ -240,7 +227,7 @@ class Worker:
 
     def _recover(self) -> None:
         for owned in list(self.owned.values()):
-            if owned.ready or owned.broken or self.tick() < owned.retry_at:
+            if owned.ready or owned.breaker.open or self.tick() < owned.retry_at:
                 continue
             try:
                 self._recover_one(owned)
@@ -459,52 +446,16 @@ class Worker:
 
     def _breaks(self, owned: Owned, asked: Asked, records: int) -> bool:
         """Somebody has pointed the wrong stream here: stop this partition until a person says go on."""
-        owned.seen += records
-        owned.garbage += asked.garbage
-        if owned.seen < self.pace.breaker_records:
+        breaker, pace = owned.breaker, self.pace
+        if not breaker.trips(records, asked.garbage, pace.breaker_records, pace.breaker_share):
             return False
-        mostly_good = owned.garbage <= owned.seen * self.pace.breaker_share
-        if mostly_good or owned.resumed:
-            # After a resume the backlog that tripped it is still to be read; good records arm it again.
-            owned.resumed = owned.resumed and not mostly_good
-            owned.seen = owned.garbage = 0
-            return False
-        owned.broken = True
         self._forget(owned, "breaker")
         self.totals["breaker_trips"] += 1
-        self.notify("breaker", {"partition": owned.number, "records": owned.seen, "unreadable": owned.garbage})
+        self.notify("breaker", {"partition": owned.number, "records": breaker.seen, "unreadable": breaker.garbage})
         return True
 
     def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
-        owned, partition = question.owned, question.owned.partition
-        assert partition is not None
-        before = partition.identity
-        ranges = {topic: _range(owned.positions[topic], raws) for topic, raws in question.taken.items()}
-        requests, feedback = (ranges[topic] for topic in self.topics.inputs)
-        journal = JournalRecord(
-            lineage=before.lineage,
-            partition=owned.number,
-            partitions=partition.partitions,
-            sequence=before.sequence + 1,
-            clock=question.clock,
-            now=question.now,
-            requests=requests,
-            feedback=feedback,
-            decisions=len(outcome.decisions),
-            decisions_digest=decisions_digest([made.value for made in outcome.decisions]),
-            state_digest=state_digest(before.digest, outcome.writes),
-            previous=before.digest,
-            terms=self.terms.text if partition.terms != self.terms.text else "",
-            rules=outcome.rules,
-            configs=outcome.configs,
-            acknowledged=list(owned.acknowledged),
-            poison=poison,
-            version=__version__,
-        )
-        encoded = journal.encode()
-        identity = Identity(before.lineage, journal.sequence, digest(encoded))
-        positions = {topic: one.next for topic, one in ranges.items()}
-        return Batch(owned, outcome, journal, encoded, identity, positions, question.taken, None)
+        return batch_of(question, outcome, poison, self.terms)
 
     # The transaction
 
@@ -597,7 +548,7 @@ class Worker:
         owned = batch.owned
         owned.partition = advanced(batch.outcome.partition, batch.identity)
         owned.positions = batch.positions
-        self._note_latencies(batch.taken[self.topics.requests])
+        self.latencies.note(map(TIMESTAMP, batch.taken[self.topics.requests]), self.wall())
         owned.let_go({topic: len(raws) for topic, raws in batch.taken.items()})
         del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.trouble = self.tick(), ""
@@ -631,14 +582,6 @@ class Worker:
                 if applied is Applied.GAP:
                     self._forget(owned, "the store had lost state")
 
-    def _note_latencies(self, requests: Sequence[Raw]) -> None:
-        if requests:
-            waited = np.maximum(self.wall() - np.fromiter(map(TIMESTAMP, requests), np.int64, len(requests)), 0)
-            buckets = np.searchsorted(LATENCY_BOUNDS, waited)
-            counts = np.bincount(buckets, minlength=len(self.latencies)).tolist()
-            self.latencies = [had + more for had, more in zip(self.latencies, counts, strict=True)]
-            self.latency_sum += int(waited.sum())
-
     def _advance_snapshot(self, batch: Batch) -> None:
         """Once a snapshot is whole, drop what is before it."""
         parts, at = batch.changelog, At(self.topics.changelog, batch.owned.number)
@@ -657,10 +600,3 @@ class Worker:
 
     def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
         return self.store.apply(owned.number, owned.token, identity, before, writes)
-
-
-def _range(start: int, raws: Sequence[Raw]) -> Range:
-    """Which records these are, and their hashes as they came."""
-    came = [raw.value if raw.original is None else raw.original for raw in raws]
-    hashes = record_hashes([raw.key for raw in raws], came, [raw.timestamp for raw in raws])
-    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(hashes))

@@ -10,9 +10,9 @@ from processor.adapters.log import At, Committed, Membership, Output
 from processor.adapters.store import Applied, Identity, View
 from processor.core.partition import Partition
 from processor.core.step import Outcome, Raw
-from processor.runtime.owned import Question
+from processor.runtime.batches import Batch, Question
 from processor.runtime.recovery import Recovered, Recovery
-from processor.runtime.worker import Batch, Owned, Worker
+from processor.runtime.worker import Owned, Worker
 
 from .world import World
 
