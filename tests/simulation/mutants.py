@@ -59,6 +59,19 @@ class FreshMembership(Worker):
         for number, owned in kept.items():
             owned.membership = membership
             self.owned[number] = owned
+            owned.paused |= {at.topic for at in partitions if at.partition == number}  # to be read on from there
+
+    # Apart from that it does nothing with partitions that are no longer its own.
+
+    def _read_on(self, owned: Owned, topic: str) -> None:
+        if At(topic, owned.number) in self._assigned:
+            super()._read_on(owned, topic)
+
+    def _recover_one(self, owned: Owned) -> None:
+        if all(At(topic, owned.number) in self._assigned for topic in self.topics.inputs):
+            super()._recover_one(owned)
+        else:
+            del self.owned[owned.number]
 
 
 class _UnstableOffsets(Recovery):
