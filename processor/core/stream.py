@@ -8,6 +8,7 @@ on floats, because from Python 3.12 on it rounds differently.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +23,9 @@ ONSET_RATE = 0.2
 
 LARGEST = 1e300
 """Wealth that nothing stops goes no further, so that it stays a finite number."""
+
+_ONSET_UP, _ONSET_DOWN = RATES.index(ONSET_RATE), len(RATES) + RATES.index(ONSET_RATE)
+"""Where ``factors`` has those of that λ."""
 
 WIDTH = 2 * len(RATES)
 Wealths = tuple[float, ...]
@@ -64,6 +68,18 @@ def factors(up: float, down: float) -> Wealths:
     )
 
 
+@lru_cache(maxsize=4_096)
+def _outcome(n_a: int, err_a: int, n_b: int, err_b: int, gap: float) -> tuple[float, float, Wealths]:
+    """The outcomes of the bets on either side for a pair with these counts, and the ``factors``.
+
+    Remembered, because most pairs are of two or three labels, and so are like many others.
+    """
+    x = err_a / n_a - err_b / n_b
+    spread = 1.0 + gap
+    up, down = (x - gap) / spread, (-x - gap) / spread
+    return up, down, factors(up, down)
+
+
 def grown(wealths: Wealths, stake: float, by: Wealths) -> tuple[Wealths, float]:
     """Put in a stake and bet: (wealth + stake) · factor. The wealths after it, and their ``mean``.
 
@@ -92,7 +108,6 @@ class Stream:
         "_gap",
         "_onset",
         "_recovery_from",
-        "_spread",
         "_stored",
         "_tolerance_from",
         "clear",
@@ -129,7 +144,7 @@ class Stream:
 
     def restart(self, settings: WatchSettings, share: float) -> None:
         """Test anew under these settings; what is raised stays raised."""
-        self._gap, self._spread = settings.tolerance, 1.0 + settings.tolerance
+        self._gap = settings.tolerance
         self.limit = share
         self.level, self.clear = float(settings.false_alarm_pairs), float(settings.clear)
         self._begin_tolerance()
@@ -160,8 +175,7 @@ class Stream:
         other._stored = None
         other.label, other.groups, other.testing, other.seen = self.label, self.groups, self.testing, self.seen
         other.n_a, other.err_a, other.n_b, other.err_b = self.n_a, self.err_a, self.n_b, self.err_b
-        other._gap, other._spread = self._gap, self._spread
-        other.limit, other.level, other.clear = self.limit, self.level, self.clear
+        other._gap, other.limit, other.level, other.clear = self._gap, self.limit, self.level, self.clear
         other.tolerance, other.tolerance_wealth = self.tolerance, self.tolerance_wealth
         other.tolerance_raised, other._tolerance_from = self.tolerance_raised, self._tolerance_from
         other.drift, other.drift_wealth = self.drift, self.drift_wealth
@@ -183,37 +197,46 @@ class Stream:
             self.err_a += wrong
         if not self.n_a or not self.n_b:
             return False
+        self.bet(at)
+        return True
+
+    def bet(self, at: int) -> bool:
+        """Bet on the pair that the labels counted since the last one are; False if that can change no alert.
+
+        This is most of what watching costs, so it makes few calls.
+        """
         n_a, err_a, n_b, err_b = self.n_a, self.err_a, self.n_b, self.err_b
         self.n_a = self.err_a = self.n_b = self.err_b = 0
         pairs, all_a, wrong_a, all_b, wrong_b, _ = self.seen
-        self.seen = (pairs + 1, all_a + n_a, wrong_a + err_a, all_b + n_b, wrong_b + err_b, at)
-        self._bet(err_a / n_a - err_b / n_b)
-        return True
-
-    def _bet(self, x: float) -> None:
-        up, down = (x - self._gap) / self._spread, (-x - self._gap) / self._spread
-        by = factors(up, down)
+        self.seen = seen = (pairs + 1, all_a + n_a, wrong_a + err_a, all_b + n_b, wrong_b + err_b, at)
+        up, down, by = _outcome(n_a, err_a, n_b, err_b, self._gap)
+        reached = False
         if self.tolerance_raised is None:
-            n = self.seen[0] - self._tolerance_from[0]
+            n = seen[0] - self._tolerance_from[0]
             self.tolerance, wealth = grown(self.tolerance, 1.0 / (n * (n + 1)), by)
-            self.tolerance_wealth = wealth + 1.0 / (n + 1)
+            self.tolerance_wealth = wealth = wealth + 1.0 / (n + 1)
+            reached = wealth >= self.limit
         if self.drift_raised is None:
             self.drift, self.drift_wealth = grown(self.drift, 1.0, by)
+            reached = reached or self.drift_wealth >= self.level
         else:
             reversed_bets, _ = grown(self.recovery, 1.0, factors(-up, -down))
             self.recovery = tuple([min(wealth, LARGEST) for wealth in reversed_bets])
-        self._guess_onset(up, down)
-
-    def _guess_onset(self, up: float, down: float) -> None:
-        """A difference most likely began where the product of the bets since then is largest."""
+            reached = True
+        # A difference most likely began where the product of the bets since then is largest.
         above, below, from_above, from_below = self._onset
-        above *= 1.0 + ONSET_RATE * up
-        below *= 1.0 + ONSET_RATE * down
+        above *= by[_ONSET_UP]
+        below *= by[_ONSET_DOWN]
         if above <= 1.0:
-            above, from_above = 1.0, self.seen
+            above, from_above = 1.0, seen
+        elif above > LARGEST:
+            above = LARGEST
         if below <= 1.0:
-            below, from_below = 1.0, self.seen
-        self._onset = (min(above, LARGEST), min(below, LARGEST), from_above, from_below)
+            below, from_below = 1.0, seen
+        elif below > LARGEST:
+            below = LARGEST
+        self._onset = (above, below, from_above, from_below)
+        return reached
 
     @property
     def exceeds_tolerance(self) -> bool:

@@ -111,24 +111,47 @@ class Watch:
     def observe(self, labels: Iterable[tuple[int, int, bool, int]]) -> list[Change]:
         """Take labels in their order: number of the true label, of the group, decided wrongly, time (ms)."""
         changes: list[Change] = []
-        counts, streams, owned, learning = self._labels, self._streams, self._owned, self.settings.learning
+        counts = self._labels
+        tested: dict[Cell, list[tuple[Stream, bool]]] = {}
         for label, group, wrong, at in labels:
             cell = (label, group)
-            count = counts.get(cell, 0) + 1
-            counts[cell] = count
-            if count == 1:
-                self._meet(label, group)
-            for index, of_b in self._touched.get(cell, ()):
-                stream = streams[index]
-                if not stream.testing:
-                    if count >= learning and self._has_learnt(stream):
-                        self._own(index).begin(at)
-                    continue
-                if index not in owned:
-                    stream = self._own(index)
-                if stream.take(of_b, wrong, at):
-                    self._judge(stream, at, changes)
+            mine = tested.get(cell)
+            if mine is None:
+                mine = self._count(cell, at, tested)
+            else:
+                counts[cell] += 1
+            for stream, of_b in mine:  # what ``Stream.take`` does, without its call
+                if of_b:
+                    stream.n_b += 1
+                    stream.err_b += wrong
+                    if stream.n_a and stream.bet(at):
+                        self._judge(stream, at, changes)
+                else:
+                    stream.n_a += 1
+                    stream.err_a += wrong
+                    if stream.n_b and stream.bet(at):
+                        self._judge(stream, at, changes)
         return changes
+
+    def _count(self, cell: Cell, at: int, tested: dict[Cell, list[tuple[Stream, bool]]]) -> list[tuple[Stream, bool]]:
+        """Count a label and give the streams of its cell that take it, and whether its group is the second one there.
+
+        Once these are all that the cell has, they are noted as ``tested``: the next label finds them there.
+        """
+        count = self._labels[cell] = self._labels.get(cell, 0) + 1
+        if count == 1:
+            self._meet(*cell)
+            tested.clear()  # cells met before may have a stream more now
+        places, learning = self._touched.get(cell, ()), self.settings.learning
+        found = []
+        for index, of_b in places:
+            if self._streams[index].testing:
+                found.append((self._own(index), of_b))
+            elif count >= learning and self._has_learnt(self._streams[index]):
+                self._own(index).begin(at)
+        if len(found) == len(places):
+            tested[cell] = found
+        return found
 
     def _meet(self, label: int, group: int) -> None:
         """The first label of a cell: begin a stream with every group met before."""

@@ -111,6 +111,31 @@ def test_how_labels_are_split_into_batches_does_not_matter(labels: list[Label], 
     assert parts.streams == whole.streams
 
 
+def observed_plainly(watch: Watch, labels: list[Label]) -> list[Change]:
+    """``Watch.observe`` without what makes it fast: every label looks for its streams, and every pair is judged."""
+    changes: list[Change] = []
+    for label, group, wrong, at in labels:
+        watch._labels[label, group] = count = watch._labels.get((label, group), 0) + 1
+        if count == 1:
+            watch._meet(label, group)
+        for index, of_b in watch._touched.get((label, group), ()):
+            stream = watch._own(index)
+            if stream.testing:
+                if stream.take(of_b, wrong, at):
+                    watch._judge(stream, at, changes)
+            elif watch._has_learnt(stream):
+                stream.begin(at)
+    return changes
+
+
+@given(labels_of_three_groups)
+@settings(max_examples=50, deadline=None)
+def test_many_labels_at_once_are_watched_as_each_by_itself(labels: list[Label]) -> None:
+    one, other = fresh(), fresh()
+    assert one.observe(labels) == observed_plainly(other, labels)
+    assert one.encode() == other.encode()
+
+
 @given(labels_of_three_groups)
 @settings(max_examples=30, deadline=None)
 def test_an_original_and_its_clone_go_their_own_ways(labels: list[Label]) -> None:
