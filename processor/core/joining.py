@@ -5,7 +5,7 @@ The plain version, one label at a time, is ``entry.Pending`` and ``Counters.add_
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,27 +51,55 @@ def join(joined: Sequence[Joined]) -> list[list[Change]]:
 
 def _join_alike(joined: Sequence[Joined]) -> list[list[Change]]:
     entries, labels, times = zip(*[row for one in joined for row in one.rows], strict=True)
+    sizes = [len(one.rows) for one in joined]
+    row = np.repeat(np.arange(len(joined)), sizes)
     rows, number, at = decode_pending(entries), np.array(labels, dtype=np.int64), np.array(times, dtype=np.int64)
-    learn_alike([one.tenant.learner for one in joined], _lessons(joined, rows, number, at))
+    learn_alike([one.tenant.learner for one in joined], _lessons(joined, row, rows, number, at))
+    _end_waits(joined, sizes, row, rows.at, at // 1_000)
     in_force = rows.decided[:, joined[0].tenant.names.policies.known[IN_FORCE]]
     cells = list(zip(labels, rows.group.tolist(), (in_force != number + 1).tolist(), times, strict=True))
-    delay = np.maximum(at // 1_000 - rows.at, 0)
-    buckets, delays = np.searchsorted(_BOUNDS, delay).tolist(), delay.tolist()
-    asked_at = rows.at.tolist()
-    changes = []
-    for one, part in zip(joined, slices([len(one.rows) for one in joined]), strict=True):
-        one.tenant.waits.settled(asked_at[part])
+    return [one.tenant.observe(cells[part]) for one, part in zip(joined, slices(sizes), strict=True)]
+
+
+def _end_waits(joined: Sequence[Joined], sizes: Sequence[int], row: Ints, asked: Ints, labelled: Ints) -> None:
+    """Decisions asked for at these times (in seconds) wait no longer: their labels have come, or they have expired."""
+    waits = [one.tenant.waits for one in joined]
+    for i, number, count in _counted(row, asked // np.array([each.width for each in waits])[row]):
+        waits[i].settled_in(number, count)
+    delay = np.maximum(labelled - asked, 0)
+    totals = np.add.reduceat(delay, np.cumsum([0, *sizes[:-1]])).tolist()
+    for one, each, total in zip(joined, waits, totals, strict=True):
         if not one.expired:
-            one.tenant.waits.joined(buckets[part], sum(delays[part]))
-        changes.append(one.tenant.observe(cells[part]))
-    return changes
+            each.delay_sum += total
+    for i, bucket, count in _counted(row, np.searchsorted(_BOUNDS, delay)):
+        if not joined[i].expired:
+            waits[i].delays[bucket] += count
 
 
-def _lessons(joined: Sequence[Joined], rows: PendingRows, number: Ints, at: Ints) -> Labels:
+def _counted(row: Ints, value: Ints) -> Iterator[tuple[int, int, int]]:
+    """How often each row has each value; the rows are in order.
+
+    >>> list(_counted(np.array([0, 0, 0, 1]), np.array([7, 9, 7, 7])))
+    [(0, 7, 2), (0, 9, 1), (1, 7, 1)]
+    >>> list(_counted(np.array([0, 1]), np.array([7, 1_000])))
+    [(0, 7, 1), (1, 1000, 1)]
+    """
+    lowest = int(value.min())
+    width = int(value.max()) - lowest + 1
+    places = row * width + (value - lowest)
+    if (int(row[-1]) + 1) * width < 10 * len(row):
+        every = np.bincount(places)
+        places = np.nonzero(every)[0]
+        counts = every[places]
+    else:  # few of the places are taken
+        places, counts = np.unique(places, return_counts=True)
+    return zip((places // width).tolist(), (places % width + lowest).tolist(), counts.tolist(), strict=True)
+
+
+def _lessons(joined: Sequence[Joined], row: Ints, rows: PendingRows, number: Ints, at: Ints) -> Labels:
     first = joined[0].tenant
     axes = first.learner.state.axes
     count = len(number)
-    row = np.repeat(np.arange(len(joined)), [len(one.rows) for one in joined])
     tables = [one.tenant.tables for one in joined]
     label_index = np.stack([table.label_index for table in tables])
     expert_index = np.stack([table.expert_index for table in tables])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,28 +61,26 @@ class Waits:
     def settled(self, at: Sequence[int]) -> None:
         """Decisions asked for at these times are labelled or have expired."""
         for number, count, _ in self._by_bin(at):
-            before, earliest = self.bins.get(number, (0, 0))
-            if before > count:
-                self.bins[number] = before - count, earliest
-            else:
-                self.bins.pop(number, None)
+            self.settled_in(number, count)
 
-    def _by_bin(self, at: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-        """Numbers of bins, how many of these times are in each, and the first of them. Mostly all are in one."""
-        first = min(at)
-        number = first // self.width
-        if len(at) == 1 or max(at) // self.width == number:
-            return ((number, len(at), first),)
-        times: dict[int, list[int]] = {}
-        for one in at:
-            times.setdefault(one // self.width, []).append(one)
-        return [(number, len(mine), min(mine)) for number, mine in times.items()]
+    def settled_in(self, number: int, count: int) -> None:
+        """So many of a bin are."""
+        before, earliest = self.bins.get(number, (0, 0))
+        if before > count:
+            self.bins[number] = before - count, earliest
+        else:
+            self.bins.pop(number, None)
 
-    def joined(self, buckets: Sequence[int], total: int) -> None:
-        """Labels came, by bucket of ``DELAY_BOUNDS``, after this many seconds in all."""
-        for bucket in buckets:
-            self.delays[bucket] += 1
-        self.delay_sum += total
+    def _by_bin(self, at: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Numbers of bins, how many of these times are in each, and the first of them. Times mostly come in order."""
+        times = sorted(at)
+        found, start = [], 0
+        while start < len(times):
+            number = times[start] // self.width
+            end = bisect_left(times, (number + 1) * self.width, start)
+            found.append((number, end - start, times[start]))
+            start = end
+        return found
 
     def encode(self) -> list[Any]:
         bins = [(number, *self.bins[number]) for number in sorted(self.bins)]

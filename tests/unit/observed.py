@@ -72,7 +72,8 @@ def tenant_of(
             tenant.waits.asked([at[i] // 1_000])
             continue
         tenant.tally["labels_joined"] += 1
-        tenant.waits.joined([bucket_of(delay, DELAY_BOUNDS)], delay)
+        tenant.waits.delays[bucket_of(delay, DELAY_BOUNDS)] += 1
+        tenant.waits.delay_sum += delay
         label = labels[truth[i]]
         joined.append((decision, label))
         when.append(at[i] + 1_000 * delay)
