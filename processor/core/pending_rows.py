@@ -28,6 +28,9 @@ _HEAD = np.dtype(
     ]
 )
 _SIZE = _HEAD.itemsize
+_WHOLE = np.dtype([("head", _HEAD), ("tail", ">u8")])
+_WIDE = _WHOLE.itemsize
+"""Shorter entries are read with their digits, as numbers of 8 bytes that begin with them."""
 _PROPENSITY = 4
 _POWERS = np.array([1 << 8 * n for n in range(8)], dtype=np.int64)
 """The least numbers of so many bytes and one."""
@@ -90,17 +93,23 @@ def _with_numbers(heads: Bytes, digits: Ints, base: int) -> list[bytes]:
 
 def decode_pending(entries: Sequence[bytes]) -> PendingRows:
     """The columns of entries that are known to be pending; labels and experts not yet known then are 0."""
-    heads = np.frombuffer(b"".join([entry[:_SIZE] for entry in entries]), _HEAD)
-    column = {name: heads[name].astype(np.int64) for name in heads.dtype.names or ()}
-    tails = [entry[_SIZE:] for entry in entries]
-    propensity = None
-    if (weighted := heads["kind"] == PENDING_WEIGHTED).any():
-        propensity = np.zeros(len(entries), dtype=np.int64)
-        for i in np.nonzero(weighted)[0]:
-            propensity[i] = int.from_bytes(tails[i][:_PROPENSITY], "big")
-            tails[i] = tails[i][_PROPENSITY:]
+    whole = np.frombuffer(b"".join([entry.ljust(_WIDE, b"\0")[:_WIDE] for entry in entries]), _WHOLE)
+    heads = whole["head"]
+    column = {name: heads[name].astype(np.int64) for name in _HEAD.names or ()}
     policies, experts = column["policies"], column["experts"]
-    digits = _digits(tails, column["kinds"] + 1, int((policies + experts).max(initial=0)))
+    base, count = column["kinds"] + 1, int((policies + experts).max(initial=0))
+    lengths = np.fromiter(map(len, entries), np.int64, len(entries))
+    propensity = None
+    if (weighted := heads["kind"] == PENDING_WEIGHTED).any() or lengths.max(initial=0) >= _WIDE:
+        tails = [entry[_SIZE:] for entry in entries]
+        if weighted.any():
+            propensity = np.zeros(len(entries), dtype=np.int64)
+            for i in np.nonzero(weighted)[0]:
+                propensity[i] = int.from_bytes(tails[i][:_PROPENSITY], "big")
+                tails[i] = tails[i][_PROPENSITY:]
+        digits = _digits_of(tails, base, count)
+    else:
+        digits = _digits(whole["tail"].astype(np.uint64) >> (8 * (_WIDE - lengths)).astype(np.uint64), base, count)
     return PendingRows(
         tenant=column["tenant"],
         content=column["content"],
@@ -123,7 +132,8 @@ def _columns(digits: Ints, start: Ints, count: Ints) -> Ints:
     else:
         padded = np.pad(digits, ((0, 0), (0, width)))
         found = np.take_along_axis(padded, start[:, None] + np.arange(width), axis=1)
-    found[np.arange(width) >= count[:, None]] = 0
+    if not (count == width).all():
+        found[np.arange(width) >= count[:, None]] = 0
     return found
 
 
@@ -137,16 +147,25 @@ def _long_numbers(digits: Ints, base: int) -> list[int]:
     return found
 
 
-def _digits(tails: Sequence[bytes], base: Ints, count: int) -> Ints:
+def _digits_of(tails: Sequence[bytes], base: Ints, count: int) -> Ints:
     """[n, count]: the digits of each number, given as its bytes, in its own base."""
-    digits = np.zeros((len(tails), count), dtype=np.int64)
     if max(map(len, tails), default=0) < 8:
-        left = np.frombuffer(b"".join([tail.rjust(8, b"\0") for tail in tails]), ">u8").astype(np.int64)
-        for column in range(count):
-            left, digits[:, column] = np.divmod(left, base)
-        return digits
+        return _digits(np.frombuffer(b"".join([tail.rjust(8, b"\0") for tail in tails]), ">u8"), base, count)
+    digits = np.zeros((len(tails), count), dtype=np.int64)
     for i, tail in enumerate(tails):
         number = int.from_bytes(tail, "big")
         for column in range(count):
             number, digits[i, column] = divmod(number, int(base[i]))
+    return digits
+
+
+def _digits(numbers: npt.NDArray[np.uint64], base: Ints, count: int) -> Ints:
+    """The same of numbers of less than 8 bytes."""
+    digits = np.zeros((len(numbers), count), dtype=np.int64)
+    left = numbers.astype(np.int64)
+    divisor = base[0] if len(base) and (base == base[0]).all() else base  # by a single number is much faster
+    for column in range(count):
+        rest = left // divisor
+        digits[:, column] = left - rest * divisor
+        left = rest
     return digits
