@@ -8,6 +8,8 @@ comparisons, rounding to integers, and any operation on integers.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,6 +26,10 @@ FEW = 64
 """Up to so many numbers plain floats are faster than an array, and the same operations give the same bits."""
 
 
+MAX_DOUBLINGS = 13
+"""Powers of one number are looked up in a table of at most so many doublings: enough for 0.9."""
+
+
 def ordered_sum(values: Floats, axis: int) -> Floats:
     """Sum along an axis, from the first element to the last.
 
@@ -36,7 +42,7 @@ def ordered_sum(values: Floats, axis: int) -> Floats:
         return np.zeros(moved.shape[1:])
     total: Floats = moved[0].copy()
     for term in moved[1:]:
-        total = total + term
+        total += term
     return total
 
 
@@ -46,18 +52,41 @@ def power(base: Floats, exponent: Ints) -> Floats:
     >>> power(np.array([0.5, 0.65, 0.65]), np.array([3, 0, 10**9]))
     array([0.125, 1.   , 0.   ])
     """
+    first = float(base.flat[0]) if base.size else 0.0
+    if (table := _powers(first)) is not None and (base.size == 1 or bool((base == first).all())):
+        found: Floats = table[np.minimum(exponent, len(table) - 1)]
+        shape = np.broadcast(base, exponent).shape
+        return found if found.shape == shape else np.broadcast_to(found, shape).copy()
     base, exponent = np.broadcast_arrays(base, exponent)
     if base.size <= FEW:
         pairs = zip(base.ravel().tolist(), exponent.ravel().tolist(), strict=True)
         return np.array([_power_of_one(*pair) for pair in pairs], dtype=np.float64).reshape(base.shape)
+    return _power_of_many(base, exponent)
+
+
+def _power_of_many(base: Floats, exponent: Ints) -> Floats:
     result = np.ones(base.shape)
     square = base.astype(np.float64)
     left = exponent.astype(np.int64)
-    while np.any(left):
+    for _ in range(int(left.max(initial=0)).bit_length()):
         result = np.where(left & 1, result * square, result)
         square = square * square
         left = left >> 1
     return result
+
+
+@lru_cache(maxsize=16)
+def _powers(base: float) -> Floats | None:
+    """All powers of a number, up to one from which on they are 0; None if these would be too many."""
+    if not 0.0 <= base < 1.0:
+        return None
+    square, doublings = base, 0
+    while square > 0.0:
+        square, doublings = square * square, doublings + 1
+        if doublings > MAX_DOUBLINGS:
+            return None
+    exponents = np.arange((1 << doublings) + 1)
+    return _power_of_many(np.full(exponents.shape, base), exponents)
 
 
 def _power_of_one(base: float, exponent: int) -> float:
@@ -116,12 +145,11 @@ def quantise(probabilities: Floats) -> Parts:
     >>> quantise(np.array([1 / 3, 2 / 3, 0.0])).tolist()
     [1431655765, 2863311531, 0]
     """
-    parts = np.floor(probabilities * float(ONE)).astype(np.uint64)
-    left = np.uint64(ONE) - parts.sum(axis=-1, dtype=np.uint64)
-    largest = np.argmax(probabilities, axis=-1)
-    at_largest = np.arange(parts.shape[-1]) == largest[..., None]
-    completed: Parts = parts + at_largest * left[..., None]
-    return completed
+    parts = (probabilities * float(ONE)).astype(np.int64)
+    left = ONE - parts.sum(axis=-1)
+    largest = probabilities.argmax(axis=-1)
+    parts += np.where(np.arange(parts.shape[-1]) == largest[..., None], left[..., None], 0)
+    return parts.view(np.uint64)
 
 
 def times(left: Parts, right: Parts) -> Parts:
@@ -131,6 +159,5 @@ def times(left: Parts, right: Parts) -> Parts:
     >>> times(half, half).tolist() == [ONE // 4], times(half, half * 2).tolist() == [ONE // 2]
     (True, True)
     """
-    certain = right == ONE  # 2³² · 2³² would not fit into 64 bits
-    product = (left * np.where(certain, np.uint64(0), right)) >> np.uint64(PARTS_BITS)
-    return np.where(certain, left, product)
+    both_certain = left & right & np.uint64(ONE)  # 2³² · 2³² does not fit into 64 bits: there the product is 0
+    return ((left * right) >> np.uint64(PARTS_BITS)) | both_certain

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,11 @@ from .counters import ABSENT
 from .errors import InvalidInput
 from .estimates import weights
 from .exact import ONE, Floats, Ints, Mask, Parts, ordered_sum, quantise, times
+
+FEW_NUMBERS = 4_096
+"""Up to so many numbers a table is quicker than sorting, however few of them occur."""
+
+_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,26 @@ class Decided:
     """[n, label]: how likely each label was, out of 2³²; no columns for a shadow"""
 
 
+class Kinds(NamedTuple):
+    """Requests are of one kind if they have the same learner, the same group and the same experts."""
+
+    which: Ints
+    """[n]: the kind of each request"""
+    learner: Ints
+    """[k]"""
+    group: Ints
+    """[k]"""
+    present: Mask
+    """[k, f]"""
+
+
 @dataclass(frozen=True)
 class Questions:
-    """Requests to a batch of learners, one entry each."""
+    """Requests to a batch of learners, one entry each.
+
+    What several rules need to know of them is worked out once. There the requests are along the last axis, which is
+    the one that NumPy runs along fast.
+    """
 
     learner: Ints
     group: Ints
@@ -41,9 +64,19 @@ class Questions:
     """[n, 3]"""
 
     @cached_property
+    def by_expert(self) -> Ints:
+        """[f, n]: the predictions"""
+        return np.ascontiguousarray(self.predictions.T)
+
+    @cached_property
+    def by_draw(self) -> Parts:
+        """[3, n]: the draws"""
+        return np.ascontiguousarray(self.draws.T)
+
+    @cached_property
     def present(self) -> Mask:
-        """[n, f]"""
-        asked: Mask = self.predictions != ABSENT
+        """[f, n]"""
+        asked: Mask = self.by_expert != ABSENT
         return asked
 
     @cached_property
@@ -52,19 +85,51 @@ class Questions:
         return bool(self.present.all())
 
     @cached_property
-    def incomplete(self) -> tuple[Ints, Ints, Ints]:
-        """The rows where somebody is missing, one row of each kind among them, and which kind each is of.
+    def silent(self) -> Ints:
+        """The rows of requests about which nobody said anything."""
+        return _NONE if self.complete else np.nonzero(~self.present.any(axis=0))[0]
 
-        They are of one kind if they have the same learner, the same group and the same experts.
-        """
-        rows: Ints = np.nonzero(~self.present.all(axis=1))[0]
-        present = self.present[rows]
-        packed = np.packbits(present, axis=1).astype(np.int64)
-        place = self.learner[rows] * (int(self.group.max(initial=0)) + 1) + self.group[rows]
-        for byte in packed.T:
-            _, place = np.unique(place * 256 + byte, return_inverse=True)
-        _, first, which = np.unique(place, return_index=True, return_inverse=True)
-        return rows, rows[first], which.ravel()
+    @cached_property
+    def highest(self) -> int:
+        """The highest index of a label."""
+        return int(self.predictions.max(initial=ABSENT))
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        groups = int(self.group.max(initial=0)) + 1
+        which, count = self.learner * groups + self.group, (int(self.learner.max(initial=0)) + 1) * groups
+        experts = () if self.complete else self.present
+        for start in range(0, len(experts), 8):
+            for present in experts[start : start + 8]:
+                which, count = 2 * which + present, 2 * count
+            some, which = _distinct(which, count)
+            count = len(some)
+        if self.complete:
+            some, which = _distinct(which, count)
+        return Kinds(which, self.learner[some], self.group[some], self.present.T[some])
+
+    @cached_property
+    def starts(self) -> Ints:
+        """[n]: where each request's predictions begin, had they no axes"""
+        experts = self.predictions.shape[1]
+        return np.arange(0, self.predictions.size, experts)
+
+
+def _distinct(numbers: Ints, count: int) -> tuple[Ints, Ints]:
+    """One place of each number below ``count`` that occurs, and for each place which of these it is like.
+
+    >>> _distinct(np.array([7, 3, 7]), 8)[1].tolist()
+    [1, 0, 1]
+    """
+    if count > FEW_NUMBERS + 16 * len(numbers):
+        _, some, which = np.unique(numbers, return_index=True, return_inverse=True)
+        return some, which
+    place = np.full(count, -1)
+    place[numbers] = np.arange(len(numbers))
+    found = np.nonzero(place >= 0)[0]
+    order = np.empty(count, dtype=np.int64)
+    order[found] = np.arange(len(found))
+    return place[found], order[numbers]
 
 
 @dataclass(frozen=True)
@@ -91,6 +156,12 @@ class Rule:
         return quantise(self.selection)
 
     @cached_property
+    def _exponents_by_expert(self) -> Ints:
+        """[f, i, b·g]"""
+        _, _, instances, experts = self.exponents.shape
+        return self.exponents.transpose(3, 2, 0, 1).reshape(experts, instances, -1)
+
+    @cached_property
     def expert_parts(self) -> Parts:
         """π[b, g, i, f] out of 2³², with every expert present."""
         if self.everyone is not None:
@@ -113,24 +184,20 @@ class Rule:
         the experts say. Probabilities are worked out only for what is ``published``.
         """
         self._check(asked, labels)
-        learner, group, draws = asked.learner, asked.group, asked.draws
-        rows = np.arange(len(group))
-        instance = _pick(np.cumsum(self._selection_parts, axis=2, dtype=np.uint64)[learner, group], draws[:, 0])
-        if published or not asked.complete:
-            experts = self._expert_parts_for(asked)
-            bounds = np.cumsum(experts[rows, instance], axis=1, dtype=np.uint64)
-        else:
-            bounds = np.cumsum(self.expert_parts, axis=3, dtype=np.uint64)[learner, group, instance]
-        expert = _pick(bounds, draws[:, 1])
-        label = asked.predictions[rows, expert]
-        probabilities = np.empty((len(group), 0), np.uint64)
+        which, draws = asked.kinds.which, asked.by_draw
+        instances, experts = self._parts_for(asked)
+        count = instances.shape[1]
+        instance = _pick(np.cumsum(instances, axis=1), which, draws[0])
+        bounds = np.cumsum(experts, axis=2)
+        expert = _pick(bounds.reshape(-1, bounds.shape[2]), which * count + instance, draws[1])
+        label = asked.predictions.ravel().take(asked.starts + expert)
+        probabilities = np.empty((len(label), 0), np.uint64)
         if published:
-            instances = self._selection_parts[learner, group]
-            probabilities = _label_probabilities(instances, experts, asked.predictions, labels)
+            probabilities = _label_probabilities(instances, experts, which, asked.by_expert, labels)
         if explore is not None:
             positive, floor = explore
             floor_parts = np.uint64(round(floor * ONE))
-            explored = draws[:, 2] < floor_parts
+            explored = draws[2] < floor_parts
             label = np.where(explored, positive, label)
             instance = np.where(explored, ABSENT, instance)
             expert = np.where(explored, ABSENT, expert)
@@ -144,22 +211,25 @@ class Rule:
         return self._selection_parts[learner, group], experts[0]
 
     def _check(self, asked: Questions, labels: int) -> None:
-        if not asked.complete and not asked.present.any(axis=1).all():
-            row = int(np.argmin(asked.present.any(axis=1)))
+        if len(asked.silent):
+            row = int(asked.silent[0])
             raise InvalidInput(f"request {row} has no prediction at all: send at least one expert's advice")
-        if asked.predictions.size and (highest := int(asked.predictions.max())) >= labels:
-            raise InvalidInput(f"a prediction has label index {highest} but there are {labels} labels")
+        if asked.highest >= labels:
+            raise InvalidInput(f"a prediction has label index {asked.highest} but there are {labels} labels")
 
-    def _expert_parts_for(self, asked: Questions) -> Parts:
-        """π[n, i, f] for each request, over the experts present in it."""
-        parts = self.expert_parts[asked.learner, asked.group]
-        if not asked.complete:
-            rows, kinds, which = asked.incomplete
-            parts[rows] = self._parts_among(asked.learner[kinds], asked.group[kinds], asked.present[kinds])[which]
-        return parts
+    def _parts_for(self, asked: Questions) -> tuple[Parts, Parts]:
+        """q[k, i] and π[k, i, f] for each kind of request, the latter over the experts present in it."""
+        kinds = asked.kinds
+        instances = self._selection_parts[kinds.learner, kinds.group]
+        if asked.complete:
+            return instances, self.expert_parts[kinds.learner, kinds.group]
+        return instances, self._parts_among(kinds.learner, kinds.group, kinds.present)
 
     def _parts_among(self, learner: Ints, group: Ints, present: Mask) -> Parts:
-        pi = weights(self.exponents[learner, group], self.keep[learner, group], present[:, None, :])
+        place = learner * self.keep.shape[1] + group
+        exponents = self._exponents_by_expert.take(place, axis=2).T  # in memory the kinds are along the last axis
+        keep = self.keep.reshape(-1, self.keep.shape[2]).T.take(place, axis=1).T
+        pi = weights(exponents, keep, np.asfortranarray(present)[:, None, :])
         if self.shares is not None:
             shares = np.where(present, self.shares[learner, group], 0.0)
             total = ordered_sum(shares, axis=1)[:, None]
@@ -168,28 +238,32 @@ class Rule:
         return quantise(pi)
 
 
-def _pick(bounds: Parts, draw: Parts) -> Ints:
-    """The entry that a draw below 2³² falls on; ``bounds`` are the cumulative parts, along the last axis."""
-    passed: Ints = (draw[:, None] >= bounds).sum(axis=1)
-    return passed
+def _pick(bounds: Parts, which: Ints, draw: Parts) -> Ints:
+    """The entry that a draw below 2³² falls on; ``bounds`` are the cumulative parts, ``which`` the row of each draw.
+
+    The last bound is 2³², which no draw reaches.
+    """
+    columns = np.ascontiguousarray(bounds.T)[:-1].take(which, axis=1)
+    picked = np.zeros(len(draw), dtype=np.int64)
+    for passed in draw >= columns:
+        picked += passed
+    return picked
 
 
-def _label_probabilities(instances: Parts, experts: Parts, predictions: Ints, labels: int) -> Parts:
+def _label_probabilities(instances: Parts, experts: Parts, which: Ints, by_expert: Ints, labels: int) -> Parts:
     """P[n, y] out of 2³²: rounded down, the few units left to the most probable label."""
-    parts = np.empty((len(predictions), labels), dtype=np.uint64)
-    others = np.full(instances.shape, np.uint64(ONE))
-    for y in range(labels):
-        if y < labels - 1:
-            given_instance = np.where((predictions == y)[:, None, :], experts, np.uint64(0)).sum(
-                axis=2, dtype=np.uint64
-            )
-            others -= given_instance
-        else:
-            given_instance = others  # the experts' parts add up to one: what is left is the last label's
-        parts[:, y] = times(instances, given_instance).sum(axis=1, dtype=np.uint64)
-    left = np.uint64(ONE) - parts.sum(axis=1, dtype=np.uint64)
-    parts[np.arange(len(parts)), np.argmax(parts, axis=1)] += left
-    return parts
+    q = np.ascontiguousarray(instances.T).take(which, axis=1)  # [i, n]
+    pi = np.ascontiguousarray(experts.T).take(which, axis=2)  # [f, i, n]
+    parts = np.empty((labels, len(which)), dtype=np.uint64)
+    others = np.full(q.shape, np.uint64(ONE))
+    for y in range(labels - 1):
+        given_instance = (pi * (by_expert == y).astype(np.uint64)[:, None]).sum(axis=0)
+        others -= given_instance
+        parts[y] = times(q, given_instance).sum(axis=0)
+    parts[-1] = times(q, others).sum(axis=0)  # the experts' parts add up to one: what is left is the last label's
+    left = np.uint64(ONE) - parts.sum(axis=0)
+    parts.reshape(-1)[parts.argmax(axis=0) * len(which) + np.arange(len(which))] += left
+    return parts.T
 
 
 def _with_floor(parts: Parts, positive: int, floor: np.uint64) -> Parts:
