@@ -6,9 +6,10 @@ What is decided does not depend on who is decided with: every operation here is 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,7 +106,7 @@ def decide_alike(cases: Sequence[Cases]) -> Verdicts:
     for one, part in zip(cases, slices([len(one.ids) for one in cases]), strict=True):
         if one.drawn is not None:
             _follow(one, verdicts.part(part))
-    at = np.array([time for one in cases for time in one.at], dtype=np.int64)
+    at = np.fromiter(chain.from_iterable([one.at for one in cases]), np.int64, len(row))
     _add(learners, row, at, lambda delta, rows: delta.add_decisions(rows, group, verdicts.in_force.label))
     return verdicts
 
@@ -136,36 +137,43 @@ def slices(lengths: Sequence[int]) -> list[slice]:
 
 def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
     """Groups [n] and predictions [n, f]. Each piece of advice is looked at once for all learners of the same names."""
-    tables: dict[Axes, dict[Advice, int]] = {}
+    tables: dict[int, tuple[Axes, dict[Advice, int]]] = {}  # by the object: axes with the same names are shared
     numbers: list[int] = []
-    count = 0
+    fresh = count().__next__
     for one in cases:
-        known = tables.setdefault(one.learner.state.axes, {})
-        for advice in one.advice:
-            number = known.get(advice)
-            if number is None:
-                number = known[advice] = count
-                count += 1
-            numbers.append(number)
-    group = np.empty(count, dtype=np.int64)
-    predictions = np.full((count, len(cases[0].learner.state.axes.experts)), ABSENT, dtype=np.int64)
-    for axes, known in tables.items():
+        axes = one.learner.state.axes
+        if id(axes) not in tables:
+            tables[id(axes)] = axes, defaultdict(fresh)
+        numbers += map(tables[id(axes)][1].__getitem__, one.advice)
+    distinct = fresh()
+    group = np.empty(distinct, dtype=np.int64)
+    predictions = np.full((distinct, len(cases[0].learner.state.axes.experts)), ABSENT, dtype=np.int64)
+    for axes, known in tables.values():
         _fill(group, predictions, axes, known)
-    return group[numbers], predictions[numbers]
+    places = np.array(numbers)
+    return group.take(places), predictions.take(places, axis=0)
 
 
 def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int]) -> None:
     """The rows of advice, by number, for learners of these names."""
-    panels: dict[Panel, list[Advice]] = {}
+    panels: dict[Panel, tuple[int, list[int]]] = {}
+    groups: list[int] = []
+    columns: list[int] = []
+    widths: list[int] = []
+    said: list[str] = []
     for advice in known:
-        panels.setdefault(advice.panel, []).append(advice)
-    for panel, mine in panels.items():
-        rows = np.array([known[advice] for advice in mine])
-        group[rows] = axes.group_index[panel.group]
-        columns = [axes.expert_index[expert] for expert in panel.experts]
-        said = chain.from_iterable([advice.by_expert for advice in mine])
-        indices = np.fromiter(map(axes.label_index.__getitem__, said), np.int64, len(mine) * len(columns))
-        predictions[rows[:, None], columns] = indices.reshape(len(mine), len(columns))
+        panel = advice.panel
+        if panel not in panels:
+            panels[panel] = axes.group_index[panel.group], [axes.expert_index[expert] for expert in panel.experts]
+        index, asked = panels[panel]
+        groups.append(index)
+        columns += asked
+        widths.append(len(asked))
+        said += advice.by_expert
+    rows = np.fromiter(known.values(), np.int64, len(known))
+    group[rows] = groups
+    indices = np.fromiter(map(axes.label_index.__getitem__, said), np.int64, len(said))
+    predictions[np.repeat(rows, widths), np.array(columns, dtype=np.int64)] = indices
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:
