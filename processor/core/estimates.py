@@ -7,6 +7,7 @@ An *instance* (g, k) is one set of weights over the experts, learnt from group g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -30,6 +31,11 @@ class Estimates:
     """[b, g] p"""
     base_rate: Floats
     """[b, g, y] μ"""
+
+    @cached_property
+    def without_instances(self) -> tuple[Ints, Floats]:
+        """[b, g, 1, f] exponents and [b, g, 1] labels of each group, whatever the true label."""
+        return self.exponents.sum(axis=2, keepdims=True), ordered_sum(self.labels, axis=2)[:, :, None]
 
 
 def estimate(counters: Counters, prior: Prior) -> Estimates:
@@ -76,7 +82,7 @@ def _exponents(labels: Floats, trials: Floats, losses: Floats, pull: float) -> I
     every = labels[:, None]
     extrapolated = every * ((losses + pull * mean) / (trials + pull))
     expected = np.where(trials == every, losses, extrapolated)
-    return np.moveaxis(np.rint(expected).astype(np.int64), 1, 3)
+    return np.rint(expected).astype(np.int64).transpose(0, 2, 3, 1)
 
 
 def keep_rate(eta: float | Literal["auto"], labels: Floats, experts: int) -> Floats:
@@ -94,9 +100,11 @@ def weights(exponents: Ints, keep: Floats, present: Mask) -> Floats:
     The smallest exponent *among those present* is subtracted first: relative to an absent best expert all
     weights could underflow to 0/0.
     """
-    lowest = np.where(present, exponents, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
-    raw = power(keep[..., None], np.where(present, exponents - lowest, 0))
-    raw = np.where(present, raw, 0.0)
+    if present.all():
+        raw = power(keep[..., None], exponents - exponents.min(axis=-1, keepdims=True))
+    else:
+        lowest = np.where(present, exponents, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
+        raw = np.where(present, power(keep[..., None], np.where(present, exponents - lowest, 0)), 0.0)
     return raw / ordered_sum(raw, axis=-1)[..., None]
 
 
@@ -107,5 +115,5 @@ def cross_instance(pi: Floats, error: Floats) -> Floats:
     """
     total = np.zeros((*pi.shape[:3], error.shape[3]))
     for f in range(pi.shape[3]):
-        total = total + pi[:, :, :, f, None] * error[:, f, :, None, :]
+        total += pi[:, :, :, f, None] * error[:, f, :, None, :]
     return total

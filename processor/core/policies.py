@@ -12,7 +12,7 @@ import numpy as np
 from . import problems
 from .counters import Counters
 from .estimates import Estimates, cross_instance, estimate, keep_rate, weights
-from .exact import Floats, Ints, ordered_sum
+from .exact import Floats, ordered_sum
 from .rule import Rule
 from .settings import Policy, Prior
 from .solver import solve
@@ -69,8 +69,7 @@ def _mixture(policy: Policy, estimates: Estimates, fairness: Floats, regret: Flo
 
 def _without_instances(policy: Policy, estimates: Estimates, *, per_group: bool) -> Rule:
     """Plain multiplicative weights: one set for everybody, or one for each group."""
-    exponents: Ints = estimates.exponents.sum(axis=2, keepdims=True)
-    labels: Floats = ordered_sum(estimates.labels, axis=2)[:, :, None]
+    exponents, labels = estimates.without_instances
     if not per_group:
         exponents = np.broadcast_to(exponents.sum(axis=1, keepdims=True), exponents.shape)
         labels = np.broadcast_to(ordered_sum(labels, axis=1)[:, None], labels.shape)
@@ -80,6 +79,7 @@ def _without_instances(policy: Policy, estimates: Estimates, *, per_group: bool)
 
 def _balance(policy: Policy, counters: Counters, labels: tuple[str, ...]) -> tuple[Floats, Floats]:
     """λ of every learner in the batch: per label [b, y] and for regret [b]."""
-    in_force = [policy.balance_at(int(seen)) for seen in counters.joined]
-    fairness = np.array([[balance.of_label(label) for label in labels] for balance in in_force])
-    return fairness, np.array([balance.regret for balance in in_force])
+    starts = [balance.from_labels for balance in policy.balance]
+    in_force = np.searchsorted(starts, counters.joined, side="right") - 1
+    fairness = np.array([[balance.of_label(label) for label in labels] for balance in policy.balance])
+    return fairness[in_force], np.array([balance.regret for balance in policy.balance])[in_force]

@@ -46,9 +46,8 @@ def normal_form(problem: Problem) -> tuple[Floats, Floats]:
     quadratic = np.zeros((len(problem.rows), size, size))
     for r in range(problem.rows.shape[1]):
         row = problem.rows[:, r]
-        quadratic = quadratic + row[:, :, None] * row[:, None, :]
-    diagonal = np.arange(size)
-    quadratic[:, diagonal, diagonal] += RIDGE
+        quadratic += row[:, :, None] * row[:, None, :]
+    quadratic.reshape(len(quadratic), -1)[:, :: size + 1] += RIDGE  # the diagonal
     return quadratic, RIDGE * problem.centre.reshape(-1, size) - problem.linear
 
 
@@ -78,39 +77,30 @@ def _two_by_two(quadratic: Floats, linear: Floats) -> Floats:
     Candidates are compared by how well they meet the optimality conditions and not by the objective, which
     near a corner no longer tells them apart.
     """
-    base, other = np.array([0, 2]), np.array([1, 3])
-    curve = np.empty((len(linear), 2, 2))
-    slope = np.empty((len(linear), 2))
-    for i in range(2):
-        at_base = quadratic[:, :, base[0]] + quadratic[:, :, base[1]] - linear
-        slope[:, i] = at_base[:, base[i]] - at_base[:, other[i]]
-        for j in range(2):
-            curve[:, i, j] = (
-                quadratic[:, other[i], other[j]]
-                - quadratic[:, other[i], base[j]]
-                - quadratic[:, base[i], other[j]]
-                + quadratic[:, base[i], base[j]]
-            )
+    by_choice = quadratic.reshape(-1, 2, 2, 2, 2)
+    at_base = (quadratic[:, :, 0] + quadratic[:, :, 2] - linear).reshape(-1, 2, 2)
+    slope = at_base[:, :, 0] - at_base[:, :, 1]
+    curve = by_choice[:, :, 1, :, 1] - by_choice[:, :, 1, :, 0] - by_choice[:, :, 0, :, 1] + by_choice[:, :, 0, :, 0]
     a, b, c = curve[:, 0, 0], curve[:, 0, 1], curve[:, 1, 1]
     s0, s1 = slope[:, 0], slope[:, 1]
     determinant = a * c - b * b
     safe = np.where(determinant > 0, determinant, 1.0)
-    candidates = [(_clip((s0 * c - b * s1) / safe), _clip((a * s1 - b * s0) / safe))]
-    for end in (0.0, 1.0):
-        fixed = np.full_like(a, end)
-        candidates.append((fixed, _clip((s1 - b * fixed) / c)))
-        candidates.append((_clip((s0 - b * fixed) / a), fixed))
+    t = np.empty((2, 5, len(linear)))  # [group, candidate, b]
+    t[0, 0], t[1, 0] = (s0 * c - b * s1) / safe, (a * s1 - b * s0) / safe
+    ends = np.array([[0.0], [1.0]])
+    t[0, 1::2], t[1, 1::2] = ends, (s1 - b * ends) / c
+    t[0, 2::2], t[1, 2::2] = (s0 - b * ends) / a, ends
+    t = _clip(t)
 
-    best0, best1 = candidates[0]
-    best = np.full_like(a, np.inf)
-    for t0, t1 in candidates:
-        miss0 = np.abs(t0 - _clip(t0 + (s0 - a * t0 - b * t1)))
-        miss1 = np.abs(t1 - _clip(t1 + (s1 - b * t0 - c * t1)))
-        miss = np.maximum(miss0, miss1)
-        better = miss < best
-        best0, best1 = np.where(better, t0, best0), np.where(better, t1, best1)
-        best = np.where(better, miss, best)
-    return np.stack([np.stack([1.0 - best0, best0], -1), np.stack([1.0 - best1, best1], -1)], 1)
+    downhill = np.empty_like(t)
+    downhill[0] = s0 - a * t[0] - b * t[1]
+    downhill[1] = s1 - b * t[0] - c * t[1]
+    miss = np.abs(t - _clip(t + downhill))
+    best = np.fmin(np.maximum(miss[0], miss[1]), np.inf).argmin(axis=0)  # the first of the best; NaN is none
+    chosen = t[:, best, np.arange(len(best))].T
+    x = np.empty((len(linear), 2, 2))
+    x[:, :, 0], x[:, :, 1] = 1.0 - chosen, chosen
+    return x
 
 
 def _clip(t: Floats) -> Floats:
