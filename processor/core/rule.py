@@ -102,10 +102,10 @@ class Questions:
         for start in range(0, len(experts), 8):
             for present in experts[start : start + 8]:
                 which, count = 2 * which + present, 2 * count
-            some, which = _distinct(which, count)
+            some, which = distinct(which, count)
             count = len(some)
         if self.complete:
-            some, which = _distinct(which, count)
+            some, which = distinct(which, count)
         return Kinds(which, self.learner[some], self.group[some], self.present.T[some])
 
     @cached_property
@@ -115,10 +115,10 @@ class Questions:
         return np.arange(0, self.predictions.size, experts)
 
 
-def _distinct(numbers: Ints, count: int) -> tuple[Ints, Ints]:
+def distinct(numbers: Ints, count: int) -> tuple[Ints, Ints]:
     """One place of each number below ``count`` that occurs, and for each place which of these it is like.
 
-    >>> _distinct(np.array([7, 3, 7]), 8)[1].tolist()
+    >>> distinct(np.array([7, 3, 7]), 8)[1].tolist()
     [1, 0, 1]
     """
     if count > FEW_NUMBERS + 16 * len(numbers):

@@ -20,7 +20,7 @@ from .counters import ABSENT, Counters
 from .draws import digests, uniforms
 from .exact import Ints
 from .policies import rules_of
-from .rule import Decided, Questions
+from .rule import Decided, Questions, distinct
 
 if TYPE_CHECKING:
     from .learner import Drawn, Learner
@@ -196,8 +196,9 @@ def _add(learners: Sequence[Learner], row: Ints, at: Ints, count: Callable[[Coun
     numbers = at // learners[0].state.bucket
     lowest = int(numbers.min())
     width = int(numbers.max()) - lowest + 1
-    places, rows = np.unique(row * width + (numbers - lowest), return_inverse=True)
-    delta = learners[0].state.lifetime.zeros_like(len(places))
-    count(delta, rows.ravel())
-    for place, counts in zip(places.tolist(), delta.flat, strict=True):
+    places = row * width + (numbers - lowest)
+    some, rows = distinct(places, len(learners) * width)
+    delta = learners[0].state.lifetime.zeros_like(len(some))
+    count(delta, rows)
+    for place, counts in zip(places[some].tolist(), delta.flat, strict=True):
         learners[place // width].state.add(place % width + lowest, counts)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core import Axes, Counters, IncompatibleState, InvalidInput, State, decode_state, encode_state
+from processor.core import ABSENT, Axes, Counters, IncompatibleState, InvalidInput, State, decode_state, encode_state
 from processor.core.counters import WEIGHT_UNIT, label_weight
 
 from .strategies import axes, random_labels, seeds
@@ -162,3 +162,24 @@ def test_a_window_that_is_not_kept_is_refused() -> None:
 def test_a_label_of_probability_zero_has_no_weight() -> None:
     with pytest.raises(InvalidInput, match="probability 0"):
         label_weight(0)
+
+
+@given(seed=seeds, weighted=st.booleans())
+def test_labels_are_counted_as_one_by_one(seed: int, weighted: bool) -> None:
+    rng = np.random.default_rng(seed)
+    of, unit = axes(groups=3, labels=4, experts=2, policies=3), WEIGHT_UNIT if weighted else 1
+    few, learner = random_labels(rng, of, 20, unit=unit), rng.integers(0, 5, size=20)
+    together, plain = Counters.zeros(of, batch=5, unit=unit), Counters.zeros(of, batch=5, unit=unit)
+    together.add_decisions(learner, few.group, few.decided[:, 0])
+    together.add_labels(learner, few.group, few.label, few.predictions, few.decided, few.weight)
+    for i in range(20):
+        b, g, y, units = learner[i], few.group[i], few.label[i], 1 if few.weight is None else few.weight[i]
+        plain.decisions[b, g, few.decided[i, 0]] += 1
+        plain.seen[b, g, y] += 1
+        plain.labels[b, g, y] += units
+        for expert, said in enumerate(few.predictions[i]):
+            plain.trials[b, expert, g, y] += units * (said != ABSENT)
+            plain.losses[b, expert, g, y] += units * (said not in (ABSENT, y))
+        for policy, made in enumerate(few.decided[i]):
+            plain.outcomes[b, policy, g, y, made] += units
+    assert together == plain

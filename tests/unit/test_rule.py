@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from processor.core import ABSENT, InvalidInput, Policy, rule_of
 from processor.core.draws import draws
 from processor.core.exact import ONE, Parts, _power_of_many, power, quantise, times
-from processor.core.rule import Questions, Rule, _distinct
+from processor.core.rule import Questions, Rule, distinct
 
 from .strategies import axes, random_counters
 
@@ -88,7 +88,7 @@ def test_a_request_that_cannot_be_decided_is_refused() -> None:
 
 @given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([41, 10**6]))
 def test_distinct_numbers_are_the_same_by_table_and_by_sorting(numbers: list[int], count: int) -> None:
-    some, which = _distinct(np.array(numbers), count)
+    some, which = distinct(np.array(numbers), count)
     assert [numbers[place] for place in some] == sorted(set(numbers))
     assert [numbers[some[kind]] for kind in which] == numbers
 
