@@ -24,6 +24,7 @@ from .events import (
     decode_request,
     feedback_decoders,
     has_plain_text,
+    label_type,
     text_type,
 )
 from .remembering import Memory
@@ -49,7 +50,8 @@ def request_reader(limits: Limits) -> Reader[RequestEvent]:
         found = []
         for value in values:
             wire = skim(value)
-            said = (bytes(wire.group), bytes(wire.predictions))
+            group = wire.group
+            said = (group if group.__class__ is str else canonical_label(group), bytes(wire.predictions))
             advice = known.get(said) or remember(*said)
             if advice is None:
                 return None
@@ -121,11 +123,11 @@ def _is_plain(values: Sequence[bytes], whole: bytes, least: int, limits: Limits)
 
 
 def _skimming(longest: Longest) -> msgspec.json.Decoder[Any]:
-    """Reads the ids of a request; what it says stays bytes."""
+    """Reads a request; what the experts say stays bytes."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
         ("tenant", text_type(longest.name)),
         ("decision_id", text_type(longest.identity)),
-        ("group", Raw),
+        ("group", label_type(longest)),
         ("predictions", Raw),
         ("context", Raw | UnsetType, UNSET),
     ]
@@ -135,6 +137,6 @@ def _skimming(longest: Longest) -> msgspec.json.Decoder[Any]:
 def _says_twice(whole: bytes, events: int) -> bool:
     """A field that comes twice is checked both times by the plain version; here the last would hide the first.
 
-    Every event that can be read has each of them once at least.
+    Every event that can be read has it once at least.
     """
-    return whole.count(b'"predictions"') != events or whole.count(b'"group"') != events
+    return whole.count(b'"predictions"') != events

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from .advice import Advice, Piece
-from .events import Limits, Longest, canonical_label, canonical_labels, label_type, predictions_type
+from .events import Limits, Longest, canonical_labels, predictions_type
 
 MOST, LONGEST = 4_096, 2_048
 """How many different pieces of advice are remembered, and of how many bytes at most."""
@@ -19,14 +19,12 @@ class Memory:
     """Advice by the very bytes it was given in. Only JSON without escapes comes here, which was skimmed already."""
 
     def __init__(self, limits: Limits) -> None:
-        longest = Longest.of(limits)
-        self.known: dict[tuple[bytes, bytes], Advice] = {}
+        self.known: dict[tuple[str, bytes], Advice] = {}
         self._pieces: dict[bytes, Piece] = {}
         self._most_experts = limits.max_experts
-        self._decode_group = msgspec.json.Decoder(label_type(longest)).decode
-        self._decode_predictions = msgspec.json.Decoder(predictions_type(longest)).decode
+        self._decode_predictions = msgspec.json.Decoder(predictions_type(Longest.of(limits))).decode
 
-    def advice(self, group: bytes, predictions: bytes) -> Advice | None:
+    def advice(self, group: str, predictions: bytes) -> Advice | None:
         """What was said; None, or a ``DecodeError``, if only the plain version can tell what is wrong with it."""
         if not predictions.startswith(b"{") or predictions.count(b",") >= self._most_experts:
             return None
@@ -34,7 +32,7 @@ class Memory:
         pieces = [known.get(text) or self._piece(text) for text in PIECE.findall(predictions[1:-1])]
         if not all(piece.experts for piece in pieces):
             return None
-        advice = Advice.of_pieces(canonical_label(self._decode_group(group)), pieces)
+        advice = Advice.of_pieces(group, pieces)
         if len(pieces) == 1 and len(group) + len(predictions) <= LONGEST:
             if len(self.known) >= MOST:
                 self.known.clear()
