@@ -34,6 +34,10 @@ PIECES = [
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\\u0000", b"\\ud800", b"\xff", b"\x7f", b"NaN", b"1e999",
     b"null", b"true", b"9" * 400, b"[" * 70, b"\xef\xbb\xbf", b"\xc2\x85", b'"tenant":', b'"predictions":{}', b"-0",
 ]  # fmt: skip
+WIDE = msgspec.json.encode(
+    {"tenant": "t", "decision_id": "1", "group": "A", "predictions": {f"m{n}": n % 3 > 0 for n in range(20)}}
+)
+"""So many experts that what they say is remembered in pieces."""
 SMALL = [bad.value for bad in BAD_EVENTS if bad.value and len(bad.value) < 2_000]
 
 
@@ -41,7 +45,7 @@ def damaged(rng: random.Random) -> bytes:
     """A valid or bad event with up to six changes, or only noise."""
     if rng.random() < 0.05:
         return rng.randbytes(rng.randrange(200))
-    data = bytearray(rng.choice(list(VALID.values())) if rng.random() < 0.7 else rng.choice(SMALL))
+    data = bytearray(rng.choice([*VALID.values(), WIDE]) if rng.random() < 0.7 else rng.choice(SMALL))
     for _ in range(rng.randrange(7)):
         at, end = sorted(rng.choices(range(len(data) + 1), k=2))
         change = rng.randrange(4)
@@ -79,6 +83,7 @@ def read_quickly(value: bytes | None, limits: Limits, kind: str) -> msgspec.Stru
     """Alone and between good ones, which must not suffer from it."""
     reader: Callable[[list[bytes | None]], list[Any]] = READERS[kind](limits)
     good = VALID[kind]
+    reader([WIDE if kind == "request" else good])
     [alone], (before, event, after) = reader([value]), reader([good, value, good])
     expected = content(DECODERS[kind](good, limits))
     assert content(before) == content(after) == expected, "a good event beside a bad one is read otherwise"

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+
+
+class Order(msgspec.Struct, eq=False, frozen=True, gc=False):
+    """In which order experts came, in one piece or several. They mostly come in the same one, and share this."""
+
+    experts: tuple[str, ...]
+    """all of them, sorted: the order in which what they say is written down"""
+    pieces: tuple[tuple[str, ...], ...]
+    """those of each piece, sorted; who is in two counts in the last"""
+    runs: tuple[tuple[slice, ...], ...]
+    """of each piece: those between whom nobody comes of another"""
+    weave: Callable[[Sequence[Any]], tuple[Any, ...]]
+    """brings the runs of all pieces, one piece after the other, into the order of the experts"""
 
 
 class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
@@ -20,59 +34,59 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
     group: str
     experts: tuple[str, ...]
     """sorted"""
+    order: Order
+    """in which they came"""
     head: bytes
     """how what is said begins, as MessagePack"""
-    arrange: Callable[[Sequence[Any]], tuple[Any, ...]]
-    """from the order in which the experts came to this one"""
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
     """What some of the experts said."""
 
-    experts: tuple[str, ...]
     labels: tuple[str, ...]
+    """those of the order's experts of this piece"""
     said: tuple[bytes, ...]
-    """MessagePack of [expert, label] of each"""
+    """MessagePack of [expert, label] of each, run by run"""
     kinds: frozenset[str]
     """all labels among these"""
 
     @classmethod
-    def of(cls, predictions: Mapping[str, str]) -> Piece:
-        labels = tuple(predictions.values())
-        return cls(tuple(predictions), labels, tuple(map(_encode, predictions.items())), frozenset(labels))
+    def of(cls, predictions: Mapping[str, str], order: Order, place: int = 0) -> Piece:
+        experts = order.pieces[place]
+        labels = tuple([predictions[expert] for expert in experts])
+        each = list(zip(experts, labels, strict=True))
+        said = tuple([_encode(each[run])[len(_head(run.stop - run.start)) :] for run in order.runs[place]])
+        return cls(labels, said, frozenset(labels))
 
 
 class Advice(msgspec.Struct, eq=False, gc=False):
-    """Few different things are said, many times: requests that say the same, in the same bytes, may share this."""
+    """Few different things are said, many times: requests that say the same, in the same bytes, may share this.
+
+    It is kept in the pieces in which it came, and put together only where it must be.
+    """
 
     panel: Panel
-    by_expert: tuple[str, ...]
-    """what each of the panel's experts said"""
+    pieces: Sequence[Piece]
     labels: frozenset[str]
     """all that were predicted"""
-    said: bytes
-    """all of it, in one spelling: independent of the order of the experts"""
+    _said: bytes = b""
     _alone: bytes = b""
     """the ``content`` of a request without a context, once asked for"""
 
     @classmethod
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
-        return cls.of_pieces(group, [Piece.of(predictions)])
+        order = order_of((tuple(predictions),))
+        piece = Piece.of(predictions, order)
+        return cls(panel_of(group, order), [piece], piece.kinds)
 
     @classmethod
-    def of_pieces(cls, group: str, pieces: Sequence[Piece]) -> Advice:
-        """What they say together; where they name an expert twice, the last counts."""
-        experts, labels, said, kinds = pieces[0]
+    def by(cls, panel: Panel, pieces: Sequence[Piece]) -> Advice:
+        """What this panel says, in the pieces of its order."""
+        labels = pieces[0].kinds
         for piece in pieces[1:]:
-            experts += piece.experts
-            labels += piece.labels
-            said += piece.said
-            kinds = kinds if kinds >= piece.kinds else kinds | piece.kinds
-        panel = _panel(group, experts)
-        by_expert = panel.arrange(labels)
-        if len(by_expert) < len(labels):
-            kinds = frozenset(by_expert)
-        return cls(panel, by_expert, kinds, panel.head + b"".join(panel.arrange(said)))
+            if not labels >= piece.kinds:
+                labels |= piece.kinds
+        return cls(panel, pieces, labels)
 
     @property
     def group(self) -> str:
@@ -80,14 +94,27 @@ class Advice(msgspec.Struct, eq=False, gc=False):
 
     @property
     def predictions(self) -> Mapping[str, str]:
-        return dict(zip(self.panel.experts, self.by_expert, strict=True))
+        said: dict[str, str] = {}
+        for experts, piece in zip(self.panel.order.pieces, self.pieces, strict=True):
+            said.update(zip(experts, piece.labels, strict=True))
+        return {expert: said[expert] for expert in self.panel.experts}
+
+    @property
+    def said(self) -> bytes:
+        """All of it, in one spelling: independent of the order of the experts."""
+        if not self._said:
+            runs = self.pieces[0].said
+            for piece in self.pieces[1:]:
+                runs += piece.said
+            self._said = self.panel.head + b"".join(self.panel.order.weave(runs))
+        return self._said
 
     def content(self, context: bytes) -> bytes:
         """Four bytes of what a request says: they tell a repetition from another request under the same id."""
         if not context and self._alone:
             return self._alone
         # The hash of the MessagePack of [group, [[expert, label], …], context].
-        content = blake2b(self.said + _encode(context), digest_size=4).digest()
+        content = blake2b((self._said or self.said) + _encode(context), digest_size=4).digest()
         if not context:
             self._alone = content
         return content
@@ -97,11 +124,37 @@ _encode = msgspec.msgpack.encode
 
 
 @lru_cache(maxsize=1_024)
-def _panel(group: str, experts: tuple[str, ...]) -> Panel:
-    last = {expert: at for at, expert in enumerate(experts)}
-    each = sorted(last)
-    head = _encode([group, [None] * len(each), None])[: -1 - len(each)]
-    return Panel(group, tuple(each), head, _picker([last[expert] for expert in each]))
+def _head(length: int) -> bytes:
+    """How a list of this length begins, as MessagePack."""
+    return _encode([None] * length)[: -length or None]
+
+
+@lru_cache(maxsize=1_024)
+def panel_of(group: str, order: Order) -> Panel:
+    return Panel(group, order.experts, order, _head(3) + _encode(group) + _head(len(order.experts)))
+
+
+@lru_cache(maxsize=1_024)
+def order_of(came: tuple[tuple[str, ...], ...]) -> Order:
+    """That of experts who came like this, piece by piece.
+
+    >>> order = order_of((("c", "a"), ("d", "b", "e")))
+    >>> order.pieces, order.weave(["a", "c", "b", "de"])
+    ((('a', 'c'), ('b', 'd', 'e')), ('a', 'b', 'c', 'de'))
+    """
+    last = {expert: piece for piece, names in enumerate(came) for expert in names}
+    experts = sorted(last)
+    pieces: list[list[str]] = [[] for _ in came]
+    runs: list[list[slice]] = [[] for _ in came]
+    woven = []
+    for piece, side_by_side in groupby(experts, last.__getitem__):
+        woven.append((piece, len(runs[piece])))
+        start = len(pieces[piece])
+        pieces[piece] += side_by_side
+        runs[piece].append(slice(start, len(pieces[piece])))
+    numbers = {run: number for number, run in enumerate(sorted(woven))}
+    weave = _picker([numbers[run] for run in woven])
+    return Order(tuple(experts), tuple(map(tuple, pieces)), tuple(map(tuple, runs)), weave)
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .advice import Advice, Panel
+from .advice import Advice, Panel, Piece
 from .axes import Axes
 from .counters import ABSENT, Counters
 from .draws import digests, uniforms
@@ -157,23 +157,25 @@ def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
 def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int]) -> None:
     """The rows of advice, by number, for learners of these names."""
     panels: dict[Panel, tuple[int, list[int]]] = {}
+    pieces: dict[Piece, list[int]] = {}
     groups: list[int] = []
     columns: list[int] = []
     widths: list[int] = []
-    said: list[str] = []
+    said: list[int] = []
     for advice in known:
         panel = advice.panel
         if panel not in panels:
-            panels[panel] = axes.group_index[panel.group], [axes.expert_index[expert] for expert in panel.experts]
+            asked = [axes.expert_index[expert] for experts in panel.order.pieces for expert in experts]
+            panels[panel] = axes.group_index[panel.group], asked
         index, asked = panels[panel]
         groups.append(index)
         columns += asked
         widths.append(len(asked))
-        said += advice.by_expert
+        for piece in advice.pieces:
+            said += pieces.get(piece) or pieces.setdefault(piece, [axes.label_index[label] for label in piece.labels])
     rows = np.fromiter(known.values(), np.int64, len(known))
     group[rows] = groups
-    indices = np.fromiter(map(axes.label_index.__getitem__, said), np.int64, len(said))
-    predictions[np.repeat(rows, widths), np.array(columns, dtype=np.int64)] = indices
+    predictions[np.repeat(rows, widths), np.array(columns, dtype=np.int64)] = said
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:

@@ -7,6 +7,7 @@ import random
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jsonschema
 import msgspec
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
+from processor.core import remembering
 from processor.core.events import (
     DecisionEvent,
     FeedbackEvent,
@@ -167,9 +169,40 @@ def test_many_requests_are_read_as_one_by_one(said: list[list[tuple[str, Any]]],
         assert judged(event) == judged(plainly(value))
 
 
-def plainly(value: bytes | None) -> RequestEvent | Rejected:
+_EXPERTS = [f"e{number}" for number in range(20)]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(_EXPERTS), min_size=9, max_size=20), min_size=1, max_size=3),
+    st.integers(0, 2**32),
+    st.sampled_from([8, 9, 12, 17, 64]),
+    st.sampled_from([3, remembering.MOST]),
+)
+def test_advice_of_many_experts_is_read_as_by_itself(
+    orders: list[list[str]], seed: int, most_experts: int, most: int
+) -> None:
+    """Whoever is asked in whichever order, is named twice or missing, and says what no label can be."""
+    rng, limits = random.Random(seed), Limits(max_experts=most_experts)
+    values: list[bytes | None] = []
+    for number in range(60):
+        experts = list(rng.choice([*orders, _EXPERTS[:16], _EXPERTS[:12]]))
+        if rng.random() < 0.2:
+            del experts[rng.randrange(len(experts))]
+        labels = ['"yes"', '"no"', "true", "7", '"a,b"', *(["null"] if rng.random() < 0.02 else [])]
+        body = ",".join(f'"{expert}":{rng.choice(labels[: rng.choice([2, 6])])}' for expert in experts)
+        group = rng.choice(['"A"', '"1"', "1", "true", '"true"'])
+        values.append(f'{{"tenant":"t","decision_id":"{number}","group":{group},"predictions":{{{body}}}}}'.encode())
+    with patch.object(remembering, "MOST", most), patch.object(remembering, "MOST_CUT", most):
+        request_reader.cache_clear()
+        read = request_reader(limits)
+        events = [event for value in values for event in read([value])]
+    for value, event in zip(values, events, strict=True):
+        assert judged(event) == judged(plainly(value, limits))
+
+
+def plainly(value: bytes | None, limits: Limits = LIMITS) -> RequestEvent | Rejected:
     try:
-        return decode_request(value, LIMITS)
+        return decode_request(value, limits)
     except Rejected as refused:
         return refused
 

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
@@ -15,9 +15,10 @@ from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
 from processor.core.decision_writer import DecisionWriter, chances_of, ends_of, ids_of
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
-from processor.core.events import DecisionEvent, RequestEvent, encode_decision
+from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
 from processor.core.exact import ONE
 from processor.core.pending_rows import PendingRows, decode_pending, encode_pending
+from processor.core.reading import request_reader
 from processor.core.together import Cases, Verdicts, decide_alike, slices
 
 POLICIES = [
@@ -146,6 +147,27 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
         assert [labels[i] for i in verdict.in_force.label] == [d.label for d in decisions]
         assert verdict.in_force.probabilities.tolist() == [list(d.parts.values()) for d in decisions]
         assert one.encode() == other.encode()
+
+
+@given(st.lists(st.lists(st.integers(0, 19), min_size=1, max_size=30), min_size=1, max_size=20), st.integers(0, 2**32))
+@example([[*range(8), *range(8)], [3]], 0)
+def test_what_came_in_pieces_is_decided_like_the_whole(asked: list[list[int]], seed: int) -> None:
+    """Of up to thirty names, some come twice, and in two pieces."""
+    rng = np.random.default_rng(seed)
+    values: list[bytes | None] = []
+    for experts in asked:
+        said = ",".join(f'"e{expert}":"{"yes" if rng.random() < 0.5 else "no"}"' for expert in experts)
+        group = "AB"[rng.integers(2)]
+        values.append(f'{{"tenant":"t","decision_id":"1","group":"{group}","predictions":{{{said}}}}}'.encode())
+    events = [event for event in request_reader(Limits())(values * 2) if isinstance(event, RequestEvent)]
+    assert len(events) == 2 * len(values)
+    found = []
+    for advice in ([e.advice for e in events], [Advice.of(e.group, e.predictions) for e in events]):
+        learner = Learner(Settings(labels=("no", "yes"), positive="yes"), seed=b"sixteen bytes ok")
+        learner.make_room({"A", "B"}, {f"e{number}" for number in range(20)})
+        verdicts = decide_alike([Cases(learner, [str(n) for n in range(len(advice))], advice, [0] * len(advice))])
+        found.append((verdicts.group.tolist(), verdicts.predictions.tolist(), learner.encode()))
+    assert found[0] == found[1]
 
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8)
