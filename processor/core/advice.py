@@ -114,13 +114,17 @@ class Advice(msgspec.Struct, eq=False, gc=False):
         if not context and self._alone:
             return self._alone
         # The hash of the MessagePack of [group, [[expert, label], …], context].
-        content = blake2b((self._said or self.said) + _encode(context), digest_size=4).digest()
+        begun = _begin()
+        begun.update((self._said or self.said) + _encode(context))
+        content = begun.digest()
         if not context:
             self._alone = content
         return content
 
 
 _encode = msgspec.msgpack.encode
+_begin = blake2b(digest_size=4).copy
+"""A hash that has seen nothing: to copy one is cheaper than to make one."""
 
 
 @lru_cache(maxsize=1_024)
