@@ -79,15 +79,6 @@ class Advice(msgspec.Struct, eq=False, gc=False):
         piece = Piece.of(predictions, order)
         return cls(panel_of(group, order), [piece], piece.kinds)
 
-    @classmethod
-    def by(cls, panel: Panel, pieces: Sequence[Piece]) -> Advice:
-        """What this panel says, in the pieces of its order."""
-        labels = pieces[0].kinds
-        for piece in pieces[1:]:
-            if not labels >= piece.kinds:
-                labels |= piece.kinds
-        return cls(panel, pieces, labels)
-
     @property
     def group(self) -> str:
         return self.panel.group

@@ -20,6 +20,7 @@ BEGINNING = 16
 """Advice of which so many bytes are the same mostly comes from the same experts …"""
 TRIED = 4
 """… or from others, of which so many are tried."""
+NOTHING: frozenset[str] = frozenset()
 Came = tuple[tuple[str, ...], ...]
 """Experts, piece by piece."""
 
@@ -105,11 +106,11 @@ class _Cut:
         self._order = order
         self._panels: dict[str, Panel] = {}
         self._known: list[dict[bytes, Piece]] = [{} for _ in texts]
-        self._next = [b"," + text[: text.find(b":") + 1] for text in texts[1:]]
-        """what comes after each piece but the last"""
+        self._next = [*[b"," + text[: text.find(b":") + 1] for text in texts[1:]], b"}"]
+        """what comes after each piece"""
         self._shortest = [len(text) for text in texts]
         self._places: list[tuple[bytes, int, dict[bytes, Piece]]] = []
-        """of each piece but the last: what comes next, how many bytes away at least, and those that are known"""
+        """of each piece: what comes after it, how many bytes away at least, and those that are known"""
 
     def learn(self, group: str, texts: Sequence[bytes], said: Sequence[Mapping[str, str]]) -> tuple[Advice, int]:
         """What was said, and how much of it is new."""
@@ -123,9 +124,9 @@ class _Cut:
                 new += 1
         if new:
             self._shortest = list(map(min, self._shortest, map(len, texts)))
-            self._places = list(zip(self._next, self._shortest, self._known, strict=False))
+            self._places = list(zip(self._next, self._shortest, self._known, strict=True))
         pieces = [known[text] for known, text in zip(self._known, texts, strict=True)]
-        return Advice.by(self._panels[group], pieces), new
+        return Advice(self._panels[group], pieces, NOTHING.union(*[piece.kinds for piece in pieces])), new
 
     def advice(self, group: str, predictions: bytes) -> Advice | None:
         """What was said, if every piece of it is known.
@@ -133,16 +134,15 @@ class _Cut:
         Each of these is JSON by itself, so it does not matter how the places to cut at are guessed. Together they
         are from the experts of the order, who were not too many before.
         """
-        pieces, start = [], 1
+        pieces, labels, start = [], NOTHING, 1
         for following, shortest, known in self._places:
             end = predictions.find(following, start + shortest)
             piece = known.get(predictions[start:end])
             if piece is None or end < 0:
                 return None
             pieces.append(piece)
+            if not labels >= piece.kinds:
+                labels = labels | piece.kinds if labels else piece.kinds
             start = end + 1
-        piece, panel = self._known[-1].get(predictions[start:-1]), self._panels.get(group)
-        if piece is None or panel is None:
-            return None
-        pieces.append(piece)
-        return Advice.by(panel, pieces)
+        panel = self._panels.get(group)
+        return Advice(panel, pieces, labels) if panel is not None and start == len(predictions) else None
