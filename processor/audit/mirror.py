@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from processor.core.entry import Parked, Pending, decode_entry
 from processor.core.step import Asked, Outcome
 from processor.core.writes import ID_BYTES
 
 _SIZE16, _SIZE32, _SLAB = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">IQI")
+_ID = np.dtype((np.void, ID_BYTES))
 _SET_ENTRY, _DELETE_ENTRY, _SET_FIELD, _DELETE_FIELD, _SET_SLAB, _DROP_SLAB = b"EeSsDd"
 
 Slabs = dict[int, list[tuple[bytes, bytes | None]]]
@@ -39,15 +42,16 @@ class Mirror:
     def ids(self, slot: int) -> dict[bytes, None]:
         """The ids that wait in a slot, each once, in the order they were put there."""
         slab = self.slabs.get(slot, {})
-        whole = b"".join([slab[sequence] for sequence in sorted(slab)])
-        return dict.fromkeys([whole[at : at + ID_BYTES] for at in range(0, len(whole), ID_BYTES)])
+        return dict.fromkeys(_ids(b"".join([slab[sequence] for sequence in sorted(slab)])))
 
     def follow(self, outcome: Outcome) -> None:
         """Apply what a step has led to."""
-        gone = [id for id, value in outcome.entries.items() if value is None]
-        self.entries.update(outcome.entries)  # type: ignore[arg-type]
-        for id in gone:
-            del self.entries[id]
+        entries = self.entries
+        for id, value in outcome.entries.items():
+            if value is None:
+                entries.pop(id, None)
+            else:
+                entries[id] = value
         self.take(outcome.writes, outcome.after_entries)
 
     def take(self, writes: bytes, start: int = 0) -> int:
@@ -100,6 +104,18 @@ class Mirror:
         if found != (pending, parked):
             return f"{found[0]} pending decisions and {found[1]} parked labels instead of {pending} and {parked}"
         return ""
+
+
+def _ids(slab: bytes) -> list[bytes]:
+    """The ids in a slab. In one that was tampered with, the last may be too short.
+
+    >>> _ids(b"0123456789abcdef--+--+--+--+--+-xyz")
+    [b'0123456789abcdef', b'--+--+--+--+--+-', b'xyz']
+    """
+    if len(slab) % ID_BYTES:
+        return [slab[at : at + ID_BYTES] for at in range(0, len(slab), ID_BYTES)]
+    found: list[bytes] = np.frombuffer(slab, _ID).tolist()  # in half the time
+    return found
 
 
 def _sized(blob: bytes, at: int, size: struct.Struct) -> tuple[bytes, int]:
