@@ -49,7 +49,7 @@ def explained(
     number = _partition(source, tenant)
     if number is None:
         return None
-    replay = Replay(source, number, secrets, codec=codec() if codec else None)
+    replay = Replay(source, number, secrets, codec=codec() if codec else None, keep_entries=True)
     replay.drawn = _Recorded(source, number)
     key = entry_id(tenant, decision_id)
     for batch in replay.batches():

@@ -26,18 +26,16 @@ class Mirror:
     fields: dict[bytes, bytes] = field(default_factory=dict)
     slabs: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
-    def look_up(self, asked: Asked, due: int, most: int) -> tuple[dict[bytes, bytes | None], Slabs]:
-        """Those of the entries asked for that there are, and up to ``most`` of the earliest slots not after ``due``."""
+    def of(self, asked: Asked) -> dict[bytes, bytes]:
+        """Those of the entries asked for that there are. A step needs no copy of them: ``entries`` will do."""
+        ids = [id for part in (asked.requests, asked.feedback) for _, _, id in part]
+        return {id: self.entries[id] for id in ids if id in self.entries}
+
+    def due(self, last: int, most: int) -> Slabs:
+        """What waits in up to ``most`` of the earliest slots not after ``last``."""
         stored = self.entries.get
-        found: dict[bytes, bytes | None] = {
-            id: entry
-            for part in (asked.requests, asked.feedback)
-            for _, _, id in part
-            if (entry := stored(id)) is not None
-        }
-        slots = sorted(slot for slot in self.slabs if slot <= due)[:most]
-        waiting = {slot: self.ids(slot) for slot in slots}
-        return found, {slot: list(zip(ids, map(stored, ids), strict=True)) for slot, ids in waiting.items()}
+        waiting = {slot: self.ids(slot) for slot in sorted(slot for slot in self.slabs if slot <= last)[:most]}
+        return {slot: list(zip(ids, map(stored, ids), strict=True)) for slot, ids in waiting.items()}
 
     def ids(self, slot: int) -> dict[bytes, None]:
         """The ids that wait in a slot, each once, in the order they were put there."""

@@ -64,8 +64,8 @@ class ReplayedBatch:
     before: Partition
     """the state this batch started from; that of the last batch that could be recomputed once the state is lost"""
     asked: Asked | None = None
-    entries: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    """what was stored, before the batch, of the decisions it asks for, as far as anything was"""
+    entries: Mapping[bytes, bytes] = field(default_factory=dict)
+    """what was stored, before the batch, of the decisions it asks for, as far as anything was; see ``keep_entries``"""
     outcome: Outcome | None = None
     """None where the state before this batch is not known"""
     findings: list[Finding] = field(default_factory=list)
@@ -88,6 +88,8 @@ class Replay:
     start: Start | None = None
     drawn: Callable[[JournalRecord, Asked, RuleBook], Mapping[str, Mapping[str, Drawn]]] | None = None
     """what was drawn according to the record, by tenant and decision, for tenants whose seed is not known"""
+    keep_entries: bool = False
+    """have batches say what was stored before them; the mirror has moved on when they are seen"""
 
     def __post_init__(self) -> None:
         self.topic = self.source.topic("journal")
@@ -257,8 +259,9 @@ class Replay:
     def _recompute(self, batch: ReplayedBatch) -> None:
         journal, terms = batch.journal, self.book.in_force()
         asked = batch.asked = self._asked(batch)
-        entries, slabs = self.mirror.look_up(asked, due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
-        batch.entries = entries
+        entries, slabs = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        if self.keep_entries:
+            batch.entries = self.mirror.of(asked)
         drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
         try:
             outcome = step(batch.before, asked, entries, slabs, journal.clock, terms, journal.acknowledged, drawn)

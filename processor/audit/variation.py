@@ -72,9 +72,9 @@ class Variation:
         self._configure(journal)
         asked, undecidable = self._transformed(journal, batch.asked)
         terms = self.book.in_force()
-        entries, slabs = self.mirror.look_up(asked, due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        slabs = self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
         assert self.partition is not None
-        outcome = step(self.partition, asked, entries, slabs, journal.clock, terms)
+        outcome = step(self.partition, asked, self.mirror.entries, slabs, journal.clock, terms)
         self.mirror.follow(outcome)
         self.partition = advanced(outcome.partition, batch.identity)
         made, labelled, expired = self.ledger.take(outcome, asked)
