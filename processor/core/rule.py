@@ -98,14 +98,12 @@ class Questions:
     def kinds(self) -> Kinds:
         groups = int(self.group.max(initial=0)) + 1
         which, count = self.learner * groups + self.group, (int(self.learner.max(initial=0)) + 1) * groups
-        experts = () if self.complete else self.present
-        for start in range(0, len(experts), 8):
+        experts = self.present[:0] if self.complete else self.present
+        for start in range(0, max(len(experts), 1), 8):  # eight at a time, so that the numbers stay small
             for present in experts[start : start + 8]:
                 which, count = 2 * which + present, 2 * count
             some, which = distinct(which, count)
             count = len(some)
-        if self.complete:
-            some, which = distinct(which, count)
         return Kinds(which, self.learner[some], self.group[some], self.present.T[some])
 
     @cached_property
