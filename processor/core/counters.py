@@ -197,6 +197,8 @@ class Counters:
 
     def _cell(self, group: Ints, label: Ints) -> Ints:
         """Where group and label are found in an array that has these two axes."""
+        _check_indices("group", group, self.shape.groups)
+        _check_indices("label", label, self.shape.labels)
         cell: Ints = np.multiply(group, self.shape.labels, dtype=np.int64) + label
         return cell
 
@@ -221,6 +223,7 @@ class Counters:
         """
         units = np.empty(group.shape, np.int64)
         units[...] = self.unit if weight is None else weight
+        _check_indices("decided label", decided, self.shape.labels)
         _, seen, labels, trials, losses, outcomes, _ = self.shape.bounds
         start, cell = learner * self.shape.size, self._cell(group, label)
         cells = self.shape.groups * self.shape.labels
@@ -255,6 +258,12 @@ class Counters:
             getattr(grown, name)[np.ix_(batch, f, g, k)] = getattr(self, name)
         grown.outcomes[np.ix_(batch, p, g, k, k)] = self.outcomes
         return grown
+
+
+def _check_indices(what: str, indices: Ints, count: int) -> None:
+    """Beyond its axis an index would count in another cell."""
+    if indices.size and not 0 <= indices.min() <= indices.max() < count:
+        raise InvalidInput(f"a {what} has index {indices.max()} and there are {count}: extend the state first")
 
 
 def label_weight(positive_parts: int) -> int:
