@@ -43,8 +43,10 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
 class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
     """What some of the experts said."""
 
+    experts: tuple[str, ...]
+    """sorted"""
     labels: tuple[str, ...]
-    """those of the order's experts of this piece"""
+    """what each said"""
     said: tuple[bytes, ...]
     """MessagePack of [expert, label] of each, run by run"""
     kinds: frozenset[str]
@@ -56,7 +58,7 @@ class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
         labels = tuple([predictions[expert] for expert in experts])
         each = list(zip(experts, labels, strict=True))
         said = tuple([_encode(each[run])[len(_head(run.stop - run.start)) :] for run in order.runs[place]])
-        return cls(labels, said, frozenset(labels))
+        return cls(experts, labels, said, frozenset(labels))
 
 
 class Advice(msgspec.Struct, eq=False, gc=False):
@@ -86,8 +88,8 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     @property
     def predictions(self) -> Mapping[str, str]:
         said: dict[str, str] = {}
-        for experts, piece in zip(self.panel.order.pieces, self.pieces, strict=True):
-            said.update(zip(experts, piece.labels, strict=True))
+        for piece in self.pieces:
+            said.update(zip(piece.experts, piece.labels, strict=True))
         return {expert: said[expert] for expert in self.panel.experts}
 
     @property

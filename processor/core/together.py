@@ -7,14 +7,14 @@ What is decided does not depend on who is decided with: every operation here is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .advice import Advice, Panel, Piece
+from .advice import Advice, Piece
 from .axes import Axes
 from .counters import ABSENT, Counters
 from .draws import digests, uniforms
@@ -156,26 +156,34 @@ def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
 
 def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int]) -> None:
     """The rows of advice, by number, for learners of these names."""
-    panels: dict[Panel, tuple[int, list[int]]] = {}
-    pieces: dict[Piece, list[int]] = {}
-    groups: list[int] = []
-    columns: list[int] = []
-    widths: list[int] = []
-    said: list[int] = []
-    for advice in known:
-        panel = advice.panel
-        if panel not in panels:
-            asked = [axes.expert_index[expert] for experts in panel.order.pieces for expert in experts]
-            panels[panel] = axes.group_index[panel.group], asked
-        index, asked = panels[panel]
-        groups.append(index)
-        columns += asked
-        widths.append(len(asked))
-        for piece in advice.pieces:
-            said += pieces.get(piece) or pieces.setdefault(piece, [axes.label_index[label] for label in piece.labels])
-    rows = np.fromiter(known.values(), np.int64, len(known))
-    group[rows] = groups
-    predictions[np.repeat(rows, widths), np.array(columns, dtype=np.int64)] = said
+    numbers: dict[Piece, int] = defaultdict(count().__next__)
+    chosen: list[tuple[Ints, Ints]] = []
+    for pieces, rows in _in_pieces(known):
+        for place in zip(*pieces, strict=True):
+            which = np.fromiter(map(numbers.__getitem__, place), np.int64, len(rows))
+            chosen.append((rows, which))
+    table = np.zeros((len(numbers), predictions.shape[1]), dtype=np.int64)
+    widths = [len(piece.experts) for piece in numbers]
+    experts = [axes.expert_index[expert] for piece in numbers for expert in piece.experts]
+    said = [axes.label_index[label] for piece in numbers for label in piece.labels]
+    table[np.repeat(np.arange(len(widths)), widths), experts] = np.array(said) - ABSENT
+    # Pieces of one request are from different experts, and who is absent counts 0 here: they add up.
+    for rows, which in chosen:
+        predictions[rows] += table[which]
+    groups = {panel: axes.group_index[panel.group] for panel in {advice.panel for advice in known}}
+    group[list(known.values())] = [groups[advice.panel] for advice in known]
+
+
+def _in_pieces(known: Mapping[Advice, int]) -> Iterator[tuple[list[Sequence[Piece]], Ints]]:
+    """The pieces of advice, and its rows, for all that came in equally many of them. Mostly that is all."""
+    pieces = [advice.pieces for advice in known]
+    rows, counts = np.fromiter(known.values(), np.int64, len(known)), list(map(len, pieces))
+    for number in set(counts):
+        if number * len(counts) == sum(counts):
+            yield pieces, rows
+        else:
+            mine = [i for i, pieces_of_one in enumerate(counts) if pieces_of_one == number]
+            yield [pieces[i] for i in mine], rows[mine]
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:
