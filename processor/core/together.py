@@ -166,7 +166,9 @@ def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int
     widths = [len(piece.experts) for piece in numbers]
     experts = [axes.expert_index[expert] for piece in numbers for expert in piece.experts]
     said = [axes.label_index[label] for piece in numbers for label in piece.labels]
-    table[np.repeat(np.arange(len(widths)), widths), experts] = np.array(said) - ABSENT
+    table[np.repeat(np.arange(len(widths)), widths), np.array(experts, dtype=np.int64)] = (
+        np.array(said, dtype=np.int64) - ABSENT
+    )
     # Pieces of one request are from different experts, and who is absent counts 0 here: they add up.
     for rows, which in chosen:
         predictions[rows] += table[which]
@@ -178,12 +180,12 @@ def _in_pieces(known: Mapping[Advice, int]) -> Iterator[tuple[list[Sequence[Piec
     """The pieces of advice, and its rows, for all that came in equally many of them. Mostly that is all."""
     pieces = [advice.pieces for advice in known]
     rows, counts = np.fromiter(known.values(), np.int64, len(known)), list(map(len, pieces))
+    if len(set(counts)) == 1:
+        yield pieces, rows
+        return
     for number in set(counts):
-        if number * len(counts) == sum(counts):
-            yield pieces, rows
-        else:
-            mine = [i for i, pieces_of_one in enumerate(counts) if pieces_of_one == number]
-            yield [pieces[i] for i in mine], rows[mine]
+        mine = [i for i, count_of_one in enumerate(counts) if count_of_one == number]
+        yield [pieces[i] for i in mine], rows[mine]
 
 
 def _follow(cases: Cases, verdict: Verdicts) -> None:
