@@ -78,7 +78,7 @@ def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) 
     parts = slices(sizes)
     events = [event for docket in dockets for _, event, _ in docket.cases]
     ids, advice = [event.decision_id for event in events], [event.advice for event in events]
-    contexts = [b"" if event.context is UNSET else bytes(event.context) for event in events]
+    contexts = [b"" if event.context is UNSET else b"".join((event.context,)) for event in events]
     verdicts = decide_alike(
         [
             Cases(docket.tenant.learner, ids[part], advice[part], docket.at, docket.drawn)

@@ -10,6 +10,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
+from struct import Struct
 
 import msgspec
 
@@ -18,6 +20,8 @@ from .errors import IncompatibleState
 JOURNAL_FORM = 1
 CHANGELOG_FORM = 1
 MAX_CHANGELOG_PART = 800_000
+
+_LENGTH = Struct(">I")
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -192,5 +196,6 @@ def hashes_text(hashes: Iterable[bytes]) -> str:
 
 def decisions_digest(values: Iterable[bytes]) -> str:
     """The digest of a batch's decisions, each with its length."""
-    whole = b"".join([part for value in values for part in (len(value).to_bytes(4, "big"), value)])
-    return blake2b(whole, digest_size=16).hexdigest()
+    found = list(values)
+    parts = chain.from_iterable(zip(map(_LENGTH.pack, map(len, found)), found, strict=True))
+    return blake2b(b"".join(parts), digest_size=16).hexdigest()

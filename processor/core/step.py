@@ -6,6 +6,7 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -239,6 +240,7 @@ class _Step:
 
     def _park(self, early: Early) -> None:
         """Keep labels whose request has not come; a second label for the same request is judged by the first."""
+        parked: Counter[str] = Counter()
         for key, labels in early.items():
             for raw, event in labels:
                 if (stored := self._entry(key)) is not None:
@@ -247,13 +249,15 @@ class _Step:
                 tenant = self._labelling_tenant(raw, event)
                 if tenant is None:
                     continue
-                until = self._slot(max(self.clock, self._time(raw)) + tenant.rules.parking)
-                label = tenant.names.labels.known[event.label]
-                parked = Parked(tenant.number, until, self._time(raw), raw.offset, label, raw.received or b"")
-                self.changed[key] = parked.encode()
+                at, label = self._time(raw), tenant.names.labels.known[event.label]
+                until = self._slot(max(self.clock, at) + tenant.rules.parking)
+                entry = Parked(tenant.number, until, at, raw.offset, label, raw.received or b"")
+                self.changed[key] = entry.encode()
                 self._wait(key, until)
-                self.partition.parked += 1
-                self._count("labels_parked", tenant)
+                parked[tenant.name] += 1
+        self.partition.parked += parked.total()
+        for name, count in parked.items():
+            self._count("labels_parked", self.touched[name], count)
 
     # Requests
 
@@ -526,7 +530,8 @@ class _Step:
         self.waiting_in.setdefault(slot, []).append(key)
 
     def _count(self, what: str, tenant: Tenant, times: int = 1) -> None:
-        self._change(tenant.name).tally[what] += times
+        name = tenant.name
+        (self.touched.get(name) or self._change(name)).tally[what] += times
         self.tally[what] = self.tally.get(what, 0) + times
 
     def _dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:

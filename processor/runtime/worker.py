@@ -103,6 +103,7 @@ class Worker:
         self.output: Output | None = None
         self._open_at = 0
         self._polled_at = 0
+        self._quiet = False
         self.input = make_input(self)
         self.recovery = Recovery(topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex())
 
@@ -110,9 +111,11 @@ class Worker:
 
     def run_once(self, timeout: float = 0.05) -> bool:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
-        self._polled_at = self.wall()
+        self._polled_at, self._quiet = self.wall(), False
         try:
-            self._take(self.input.poll(self._enough(), timeout))
+            pieces = self.input.poll(self._enough(), timeout)
+            self._take(pieces)
+            self._quiet = not pieces
         except (Retry, Fenced) as error:
             # What was lost the listener has been told; a broker that is away comes back.
             self.totals["polls_failed"] += 1
@@ -275,10 +278,14 @@ class Worker:
     # Committing
 
     def _commit_due(self) -> bool:
-        """All that have something to take, as soon as one has waited long enough or all together have enough."""
+        """All that have something to take, as soon as one has waited long enough or all together have enough.
+
+        Waiting gathers records for one transaction. When none has come for a while there is nothing to wait for.
+        """
         now, able = self.tick(), self._able()
         self._look_ahead(able)
-        waited = any(owned.takeable and now - owned.takeable_since >= self.pace.commit_interval for owned in able)
+        wait = 0 if self._quiet else self.pace.commit_interval
+        waited = any(owned.takeable and now - owned.takeable_since >= wait for owned in able)
         if waited or sum(sum(owned.takeable.values()) for owned in able) >= self._enough():
             return self._commit([owned for owned in able if owned.takeable or self._idle_due(owned, now)])
         return self._commit([owned for owned in able if self._idle_due(owned, now)])
