@@ -168,6 +168,12 @@ def settled_slot(data: bytes) -> int:
     return int.from_bytes(data[7:11], "big")
 
 
+def decode_parked(data: bytes) -> Parked:
+    """The label behind the bytes of one that is parked."""
+    _, tenant, remove, timestamp, offset, label = _PARKED.unpack_from(data)
+    return Parked(tenant, remove, timestamp, offset, label, data[_PARKED.size :])
+
+
 def decode_entry(data: bytes) -> Entry:
     """The entry behind its bytes."""
     match data[:1]:
@@ -184,8 +190,7 @@ def decode_entry(data: bytes) -> Entry:
             state, tenant, content, remove, label = _SETTLED.unpack(data)
             return Settled(tenant, content, remove, label if state == LABELLED else None)
         case b"\x04":
-            _, tenant, remove, timestamp, offset, label = _PARKED.unpack_from(data)
-            return Parked(tenant, remove, timestamp, offset, label, data[_PARKED.size :])
+            return decode_parked(data)
     raise IncompatibleState(
         f"an entry of kind {data[:1].hex() or 'nothing'} is not known to this version: run the version that wrote it"
     )

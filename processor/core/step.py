@@ -26,6 +26,7 @@ from .entry import (
     Settled,
     content_of,
     decode_entry,
+    decode_parked,
     pending_slots,
     settled_slot,
 )
@@ -418,8 +419,7 @@ class _Step:
         return entry
 
     def _take_parked(self, tenant: Tenant, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
-        parked, entry = decode_entry(stored), self._decided(key)
-        assert isinstance(parked, Parked)
+        parked, entry = decode_parked(stored), self._decided(key)
         self.partition.parked -= 1
         if self._expected(self._parked_raw(tenant, parked), tenant, entry):
             self._join(joined, tenant, key, entry, parked.label, parked.timestamp)
@@ -482,8 +482,7 @@ class _Step:
 
     def _give_up(self, key: bytes, stored: bytes, slot: int) -> int:
         """No request has come for this label, and it is no longer needed."""
-        entry = decode_entry(stored)
-        assert isinstance(entry, Parked)
+        entry = decode_parked(stored)
         tenant = self._numbered(entry.tenant)
         raw = self._parked_raw(tenant, entry)
         self._dead(raw, Reason.UNKNOWN_DECISION, "no request came for this label", tenant)
