@@ -6,9 +6,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from processor.terminal import terminal
 from producers.commands import app as produce
 
 from . import __version__
@@ -72,7 +72,7 @@ def main() -> None:
     try:
         app()
     except GForceError as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        terminal(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
 
 

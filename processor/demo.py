@@ -7,7 +7,6 @@ Kafka and Redis. The status page is up meanwhile, with a second tenant to compar
 from __future__ import annotations
 
 import socket
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from processor.terminal import terminal
 from producers.delays import Delay
 from producers.synthetic import paper_population
 
@@ -81,7 +81,7 @@ def run(rounds: int, pace: float, seed: int, keep: bool = False) -> None:
 
     With ``keep`` the status page stays up after that, until Ctrl-C.
     """
-    console = Console(width=None if sys.stdout.isatty() else 100)
+    console = terminal(piped_width=100)
     console.print(
         "\n[bold]Four experts advise on loans. Each knows one kind of case and guesses the rest.[/]\n"
         "G-FORCE picks whose advice to take, so that both groups suffer equal error rates.\n"

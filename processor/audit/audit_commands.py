@@ -11,6 +11,7 @@ import typer
 
 from processor.core.errors import InvalidInput
 from processor.runtime.operator_options import AsJson
+from processor.terminal import terminal
 
 from .opening import ConfigFile, Recording, SeedFile, opened
 from .record_commands import _numbers as numbers
@@ -115,11 +116,10 @@ def _lines(heads: list[str] | None) -> list[str]:
 @contextmanager
 def _bar(source: Source, partitions: tuple[int, ...] | None) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error; gives what is told how many input records have been read."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as progress:
         task = progress.add_task("input records", total=_inputs(source, partitions))
         yield lambda read: progress.update(task, completed=read)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from rich.console import Console
 from rich.markup import escape
 
 from processor.runtime.operator_output import document as print_document
 from processor.runtime.operator_output import payload, say, table, when
+from processor.terminal import terminal
 
 from .audit import Audit
 from .findings import MEANING, Finding
@@ -64,7 +64,7 @@ def _finding(finding: Finding, others: int) -> None:
 
 
 def _line(coloured: str, text: str) -> None:
-    Console().print(f"{coloured}  {escape(payload(text.encode()))}", highlight=False)
+    terminal().print(f"{coloured}  {escape(payload(text.encode()))}", highlight=False)
 
 
 def _conclusion(found: Audit, where: str) -> None:
@@ -91,4 +91,4 @@ def _conclusion(found: Audit, where: str) -> None:
     say(f"end: {found.end} ({ends[found.end]})")
     for one in span:
         say(f"head, to be kept elsewhere: {one.partition}={one.head.removeprefix('1:')}")
-    Console().print(f"[bold {COLOURS[found.verdict]}]{found.verdict}[/]", highlight=False)
+    terminal().print(f"[bold {COLOURS[found.verdict]}]{found.verdict}[/]", highlight=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from processor.runtime.operator_output import document, payload, say, when
+from processor.terminal import terminal
 
 from .aftermath import Aftermath
 from .explanation import Explanation, InstanceShare
@@ -28,7 +28,7 @@ def tell(found: Explanation) -> None:
 def _head(found: Explanation) -> None:
     who = f'"{found.expert}"' if found.expert else "exploration"
     chance = found.probabilities[found.decision]
-    Console().print(
+    terminal().print(
         f"[bold]{_text(found.decision)}[/], on the advice of [bold]{_text(who)}[/]: {_share(chance)} likely",
         highlight=False,
     )
@@ -45,7 +45,7 @@ def _said(found: Explanation) -> None:
         by = ", ".join(expert for expert, said in found.predictions.items() if said == label) or "nobody"
         mark = " ←" if label == found.decision else ""
         table.add_row(_text(label) + mark, _text(by), f"{_share(chance)} ({found.parts[label]} of 4294967296)")
-    Console().print(table, highlight=False)
+    terminal().print(table, highlight=False)
 
 
 def _why(found: Explanation) -> None:
@@ -60,7 +60,7 @@ def _why(found: Explanation) -> None:
             table.add_row(
                 _text(expert.expert) + (" ←" if mine else ""), _text(expert.said), _share(expert.share), wrong
             )
-        Console().print(table, highlight=False)
+        terminal().print(table, highlight=False)
     if found.explore is not None:
         say(
             f"whatever the experts say, the decision is positive with a probability of {_share(found.explore)}, so "

@@ -12,6 +12,7 @@ import typer
 
 from processor.runtime.commands import ConfigFile
 from processor.runtime.operator_options import CODES, AsJson, loaded
+from processor.terminal import terminal
 
 from .sources import ROLES, RecordingError, Role, open_source, role_named
 
@@ -54,11 +55,10 @@ def _roles(texts: Sequence[str]) -> list[Role]:
 @contextmanager
 def _bar(what: str, total: int | None) -> Iterator[Any]:
     """A progress bar on standard error; gives what moves it on."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
         yield lambda steps: progress.advance(task, steps)
 

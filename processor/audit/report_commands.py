@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from processor.terminal import terminal
+
 from .opening import ConfigFile, Recording, SeedFile, opened
 from .sources import Source
 
@@ -26,7 +28,7 @@ def report(
     ] = None,
     with_whatif: Annotated[
         list[str] | None,
-        typer.Option(help="Other settings too, as --sweep of whatif: lambda=0.01:100:13, without, objective=mixture …"),
+        typer.Option(help="Other settings too, as --sweep of whatif: lambda=0.1:10:13, without, objective=mixture …"),
     ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Keyed hashes instead of decision ids.")] = False,
     redact_key: Annotated[
@@ -78,14 +80,13 @@ def report(
 @contextmanager
 def _steps(source: Source) -> Iterator[Callable[[str], Callable[[int], None]]]:
     """Progress bars on standard error, one for each step."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from .audit_commands import _inputs as inputs
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     total = inputs(source, None)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as progress:
 
         def step(what: str) -> Callable[[int], None]:
             task = progress.add_task(what, total=total)

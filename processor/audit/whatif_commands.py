@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from processor.runtime.operator_options import AsJson
+from processor.terminal import terminal
 
 from .opening import ConfigFile, Recording, SeedFile, opened
 
@@ -72,7 +73,7 @@ def whatif(
     sweep: Annotated[
         list[str] | None,
         typer.Option(
-            help="Several settings: lambda=0.01:100:13 (from, to, how many), eta=0.1,auto, objective=gap,mixture, "
+            help="Several settings: lambda=0.1:10:13 (from, to, how many), eta=0.1,auto, objective=gap,mixture, "
             "delay=none,+1d …, or without (each expert in turn)."
         ),
     ] = None,
@@ -159,7 +160,6 @@ def _tell(answer: WhatIf, pictures: list[Path]) -> None:
 
 
 def _table(answer: TenantAnswer) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -169,10 +169,10 @@ def _table(answer: TenantAnswer) -> None:
         shown.add_column(column, justify="left" if i in (0, 8) else "right", overflow="fold")
     for one in (answer.recorded, *answer.settings):
         shown.add_row(*_row(one), style="bold" if one.change is None else None)
-    Console().print(shown, highlight=False)
+    terminal().print(shown, highlight=False)
     for one in (answer.recorded, *answer.settings):
         if one.refused:
-            Console().print(escape(f"{one.setting}: {one.refused}"), highlight=False)
+            terminal().print(escape(f"{one.setting}: {one.refused}"), highlight=False)
 
 
 def _row(one: SettingFigures) -> tuple[str, ...]:

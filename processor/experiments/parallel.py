@@ -8,8 +8,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import TypeVar
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from processor.terminal import terminal
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -22,7 +23,7 @@ def in_parallel(title: str, work: Callable[[Task], Result], tasks: Sequence[Task
     """The results of ``work`` for every task, in the order of the tasks."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     results: dict[int, Result] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as progress:
         bar = progress.add_task(title, total=len(tasks))
         # Not forked: a copy of a process with threads (the bar has one) may wait for ever for a lock one of them held.
         with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:

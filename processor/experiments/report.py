@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from processor import __version__
 from processor.core.errors import InvalidInput
+from processor.terminal import terminal
 
-console = Console(width=None if sys.stdout.isatty() else 120)
+console = terminal(piped_width=120)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], notes: list[str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from processor.terminal import terminal
 
 from . import config as configuration
 from .config import Config
@@ -67,7 +68,7 @@ def run(
 def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
     from .embedded import run_lines
 
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
     with (
         source.open(encoding="utf-8") if source else sys.stdin as lines,

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from processor.core.identity import Identity
 from processor.core.learner import IN_FORCE
+from processor.terminal import terminal
 
 from .dead_letters import Letter, Summary
 from .operations import Forecast, Rebuilt, Reset
@@ -30,14 +30,14 @@ def document(content: Any) -> None:
 
 
 def say(text: str) -> None:
-    Console().print(escape(text), highlight=False)
+    terminal().print(escape(text), highlight=False)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     shown = Table(*columns, title=title or None, title_justify="left", title_style="bold")
     for row in rows:
         shown.add_row(*row)
-    Console().print(shown, highlight=False)
+    terminal().print(shown, highlight=False)
 
 
 def _coloured(word: str) -> str:
