@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,7 +77,7 @@ def batch_of(question: Question, outcome: Outcome, poison: list[tuple[str, int]]
     owned, partition = question.owned, question.owned.partition
     assert partition is not None
     before = partition.identity
-    ranges = _ranges(owned.positions, question.taken)
+    ranges = {topic: _range(owned.positions[topic], raws) for topic, raws in question.taken.items()}
     requests, feedback = ranges.values()
     journal = JournalRecord(
         lineage=before.lineage,
@@ -103,10 +103,6 @@ def batch_of(question: Question, outcome: Outcome, poison: list[tuple[str, int]]
     identity = Identity(before.lineage, journal.sequence, digest(encoded))
     positions = {topic: one.next for topic, one in ranges.items()}
     return Batch(owned, outcome, journal, encoded, identity, positions, question.taken)
-
-
-def _ranges(positions: Mapping[str, int], taken: Mapping[str, Sequence[Raw]]) -> dict[str, Range]:
-    return {topic: _range(positions[topic], raws) for topic, raws in taken.items()}
 
 
 def _range(start: int, raws: Sequence[Raw]) -> Range:
