@@ -60,7 +60,7 @@ class Axes:
         return self.groups, self.labels, self.experts, self.policies
 
     def union(self, other: Axes) -> Axes:
-        return self.extended(groups=other.groups, labels=other.labels, experts=other.experts, policies=other.policies)
+        return _union(self, other)
 
     @cached_property
     def group_index(self) -> Mapping[str, int]:
@@ -93,6 +93,12 @@ class Axes:
 def shared_axes(axes: Axes) -> Axes:
     """These axes, as the same object for all that have the same names: of many tenants most are alike."""
     return axes
+
+
+@lru_cache(maxsize=10_000)
+def _union(one: Axes, other: Axes) -> Axes:
+    """Of many tenants most meet the same names."""
+    return one.extended(groups=other.groups, labels=other.labels, experts=other.experts, policies=other.policies)
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:

@@ -241,6 +241,8 @@ class Counters:
         """The same counts under more names; new names start at zero."""
         if old == new:
             return self
+        if not self.flat.any():  # a new learner meets its first names
+            return Counters.zeros(new, batch=len(self.flat), unit=self.unit)
         g, k, f, p = (
             np.array([index[name] for name in names], dtype=np.intp)
             for names, index in (

@@ -14,14 +14,14 @@ from msgspec import UNSET
 
 from .advice import Advice, Panel
 from .batch import Raw
-from .decision_writer import chances_of, ends_of, ids_of
+from .decision_writer import chances_of, ends_of, ids_of, write_decisions
 from .entry import LAST_SECOND
 from .events import RequestEvent
 from .exact import Ints
 from .learner import Drawn
 from .pending_rows import PendingRows, encode_pending
 from .tenant import Tenant
-from .together import Cases, Verdicts, decide_alike, slices
+from .together import Cases, Verdicts, decide_alike
 
 Asking = tuple[Raw, RequestEvent, bytes]
 """A request with the id of its entry."""
@@ -35,10 +35,6 @@ class Docket:
     drawn: Mapping[str, Drawn] | None = None
     """what was drawn by id, where a record is followed instead of the seed"""
     cases: Sequence[Asking] = ()
-    keys: Sequence[bytes] = ()
-    """ids of the cases' entries"""
-    at: Sequence[int] = ()
-    """times of the requests, in milliseconds"""
     parked: dict[bytes, bytes] = field(default_factory=dict)
     """labels that came before their request, as stored, by the id of the entry"""
     panels: set[Panel] = field(default_factory=set)
@@ -47,9 +43,12 @@ class Docket:
 
 @dataclass(slots=True)
 class Decided:
-    """What became of a docket; every list has one element for each of its cases."""
+    """What became of dockets; every list but the first two has one element for each of their cases, in turn."""
 
-    docket: Docket
+    dockets: Sequence[Docket]
+    parts: Sequence[slice]
+    """where the cases of each docket are"""
+    cases: list[Asking]
     entries: list[bytes]
     values: list[bytes]
     """the decisions as published"""
@@ -70,34 +69,40 @@ def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iter
         tenant.meet_policies()
         kinds.setdefault(tenant.kind, []).append(docket)
     for alike in kinds.values():
-        yield from _decide_alike(alike, clock, slot, batch)
+        yield _decide_alike(alike, clock, slot, batch)
 
 
-def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iterator[Decided]:
-    sizes = [len(docket.cases) for docket in dockets]
-    parts = slices(sizes)
-    events = [event for docket in dockets for _, event, _ in docket.cases]
+def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Decided:
+    cases = [case for docket in dockets for case in docket.cases]
+    events = [event for _, event, _ in cases]
     ids, advice = [event.decision_id for event in events], [event.advice for event in events]
     contexts = [b"" if event.context is UNSET else b"".join((event.context,)) for event in events]
-    verdicts = decide_alike(
-        [
-            Cases(docket.tenant.learner, ids[part], advice[part], docket.at, docket.drawn)
-            for docket, part in zip(dockets, parts, strict=True)
-        ]
+    times = np.array([raw.timestamp for raw, _, _ in cases], dtype=np.int64)
+    at = np.where(times >= 0, times, clock)  # a record without a timestamp happened when its batch did
+    alike = Cases(
+        [docket.tenant.learner for docket in dockets],
+        [len(docket.cases) for docket in dockets],
+        ids,
+        advice,
+        at,
+        {number: docket.drawn for number, docket in enumerate(dockets) if docket.drawn is not None},
     )
-    row = np.repeat(np.arange(len(dockets)), sizes)
-    at = np.array([time for docket in dockets for time in docket.at], dtype=np.int64)
+    verdicts, row = decide_alike(alike), alike.row
     # A decision waits from its own time on, should the clock (that of the slower input) be behind it.
     start = np.maximum(at, clock)
     due = (start + np.array([docket.tenant.rules.expiry for docket in dockets])[row]) // slot
     remove = (start + np.array([docket.tenant.rules.horizon for docket in dockets])[row]) // slot
     seconds = np.clip(at // 1_000, 0, LAST_SECOND)
     content = np.frombuffer(b"".join(map(Advice.content, advice, contexts)), dtype=">u4")
-    entries = _entries(dockets, verdicts, row, content, seconds, due, remove)
-    values = _values(dockets, parts, verdicts, ids_of(ids), ends_of(contexts, batch))
-    slots, times = np.minimum(due, remove).tolist(), seconds.tolist()
-    for docket, part, its_values in zip(dockets, parts, values, strict=True):
-        yield Decided(docket, entries[part], its_values, slots[part], times[part])
+    return Decided(
+        dockets,
+        alike.parts,
+        cases,
+        _entries(dockets, verdicts, row, content, seconds, due, remove),
+        _values(dockets, alike.parts, verdicts, ids_of(ids), ends_of(contexts, batch)),
+        np.minimum(due, remove).tolist(),
+        seconds.tolist(),
+    )
 
 
 def _entries(
@@ -142,13 +147,10 @@ def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
 
 def _values(
     dockets: Sequence[Docket], parts: Sequence[slice], verdicts: Verdicts, ids: Sequence[bytes], ends: Sequence[bytes]
-) -> list[list[bytes]]:
-    """The decisions of each docket as published."""
+) -> list[bytes]:
+    """The decisions as published."""
     made = verdicts.in_force
     columns = (verdicts.group, made.label, made.expert, made.instance)
     choices = list(zip(*[column.tolist() for column in columns], strict=True))
-    chances = chances_of(made.probabilities)
-    return [
-        docket.tenant.writer.write(ids[part], choices[part], [column[part] for column in chances], ends[part])
-        for docket, part in zip(dockets, parts, strict=True)
-    ]
+    writers = [(docket.tenant.writer, part) for docket, part in zip(dockets, parts, strict=True)]
+    return write_decisions(writers, ids, choices, chances_of(made.probabilities), ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 
 import msgspec
 import numpy as np
@@ -49,27 +49,41 @@ class DecisionWriter:
         objective: str | None,
         config: str,
     ) -> None:
-        self._choices = _choices(tuple(groups), tuple(labels), tuple(experts), tuple(instances))
+        self.choices = _choices(tuple(groups), tuple(labels), tuple(experts), tuple(instances))
         each = b",".join(b"%b:\0" % _encode(label) for label in labels)
         # A zero byte stands for what differs: JSON has none, and a name may hold a percent sign.
         form = (
             b'{"tenant":%b,"decision_id":\0,\0,"probabilities":{%b},"parts":{%b},"policy":%b,"objective":%b,"config":%b,'
             b'"batch":\0'
         ) % (_encode(tenant), each, each, _encode(policy), _encode(objective), _encode(config))
-        self._between = form.split(b"\0")[:-1]
+        self.between = form.split(b"\0")[:-1]
 
-    def write(
-        self,
-        ids: Sequence[bytes],
-        choices: Iterable[Choice],
-        chances: Iterable[Sequence[bytes]],
-        ends: Sequence[bytes],
-    ) -> list[bytes]:
-        """One JSON document for each id; ids are JSON, ``chances`` are columns, and ``ends`` begin with the batch."""
-        # In turn what is the same in all of them and what is not: joining such rows takes half as long as a format.
-        columns: list[Iterable[bytes]] = [repeat(text, len(ids)) for text in self._between for _ in range(2)]
-        columns[1::2] = (ids, map(self._choices.__getitem__, choices), *chances, ends)
-        return list(map(b"".join, zip(*columns, strict=True)))
+
+def write_decisions(
+    writers: Sequence[tuple[DecisionWriter, slice]],
+    ids: Sequence[bytes],
+    choices: Sequence[Choice],
+    chances: Iterable[Sequence[bytes]],
+    ends: Sequence[bytes],
+) -> list[bytes]:
+    """One JSON document for each id; each writer, of the same labels, has a part of them, one after the other.
+
+    Ids are JSON, ``chances`` are columns, and ``ends`` begin with the batch.
+    """
+    sizes = [part.stop - part.start for _, part in writers]
+    chosen = [map(writer.choices.__getitem__, choices[part]) for writer, part in writers]
+    # In turn what is the same in all of a tenant's and what is not: joining such rows takes half as long as a format.
+    fixed = zip(*[writer.between for writer, _ in writers], strict=True)
+    columns = [column for texts in fixed for column in (_spread(texts, sizes), ())]
+    columns[1::2] = (ids, chain.from_iterable(chosen), *chances, ends)
+    return list(map(b"".join, zip(*columns, strict=True)))
+
+
+def _spread(texts: Sequence[bytes], times: Sequence[int]) -> Iterable[bytes]:
+    """Each text so many times."""
+    if len(set(texts)) == 1:
+        return repeat(texts[0], sum(times))
+    return chain.from_iterable(map(repeat, texts, times))
 
 
 class _Choices(dict[Choice, bytes]):

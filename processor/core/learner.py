@@ -91,9 +91,12 @@ class Learner:
         """those that may be predicted"""
         axes = Axes.of(groups=settings.groups, labels=settings.labels, experts=settings.experts, policies=self.policies)
         unit = 1 if settings.feedback == "all" else WEIGHT_UNIT
-        self.state = state or State(axes, bucket=settings.bucket, keep=settings.keep, unit=unit)
-        self._check_state(axes, unit)
-        self.state.extend(axes)
+        if state is None:
+            self.state = State(axes, bucket=settings.bucket, keep=settings.keep, unit=unit)
+        else:
+            self.state = state
+            self._check_state(axes, unit)
+            state.extend(axes)
         self._binary = any(policy.is_binary for policy in self.policies.values())
 
     def clone(self) -> Learner:
@@ -125,13 +128,14 @@ class Learner:
         experts = {expert for request in requests for expert in request.predictions}
         self.make_room({request.group for request in requests}, experts)
         cases = Cases(
-            self,
+            [self],
+            [len(requests)],
             [request.decision_id for request in requests],
             [Advice.of(request.group, request.predictions) for request in requests],
-            at if at is not None else [0] * len(requests),
-            drawn,
+            np.asarray(at if at is not None else [0] * len(requests), dtype=np.int64),
+            {} if drawn is None else {0: drawn},
         )
-        verdicts = decide_alike([cases])
+        verdicts = decide_alike(cases)
         return [self._decision(i, request, verdicts.by_policy) for i, request in enumerate(requests)]
 
     def learn(self, decision: Decision, label: str, at: int = 0) -> None:
@@ -210,7 +214,7 @@ class Learner:
         """Take on groups and experts that were not met before."""
         axes = self.state.axes
         if not (groups <= axes.group_index.keys() and experts <= axes.expert_index.keys()):
-            self.state.extend(axes.extended(groups=groups, experts=experts))
+            self.state.extend(Axes.of(groups=groups, experts=experts))
 
     def accepts(self, group: str) -> bool:
         """Whether its objectives can take this group on: those for two groups know which two."""

@@ -6,7 +6,7 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -130,7 +130,8 @@ class _Step:
         self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
         self.stored = entries
         self.changed: dict[bytes, bytes | None] = {}
-        self.waiting_in: dict[int, list[bytes]] = {}
+        self.waiting_in: defaultdict[int, list[bytes]] = defaultdict(list)
+        """entries to look at once a slot is over"""
         self.touched: dict[str, Tenant] = {}
         self.numbers = list(partition.tenants)
         self.outcome = Outcome(self.partition)
@@ -254,7 +255,7 @@ class _Step:
                 until = self._slot(max(self.clock, at) + tenant.rules.parking)
                 entry = Parked(tenant.number, until, at, raw.offset, label, raw.received or b"")
                 self.changed[key] = entry.encode()
-                self._wait(key, until)
+                self.waiting_in[until].append(key)
                 parked[tenant.name] += 1
         self.partition.parked += parked.total()
         for name, count in parked.items():
@@ -299,23 +300,22 @@ class _Step:
         dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
         joined: dict[str, Joined] = {}
         for decided in decide(dockets, self.clock, self.terms.slot, self.sequence):
-            made.update(zip([raw.offset for raw, _, _ in decided.docket.cases], decided.values, strict=True))
-            self._remember(decided, early, joined)
+            made.update(zip([raw.offset for raw, _, _ in decided.cases], decided.values, strict=True))
+            self._remember(decided)
+            for docket in decided.dockets:
+                if docket.parked or early:
+                    self._match(self._waiting(docket, early, joined), joined)
         self._learn(joined)
 
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.drawn.get(tenant.name))
-        keys: Sequence[bytes] = [key for _, _, key in chunk]
-        new = self._are_new(keys)
+        new = self._are_new([key for _, _, key in chunk])
         panels = {event.advice.panel for _, event, _ in chunk}
         docket.panels = {panel for panel in panels if tenant.knows(panel)}
         if not new or len(docket.panels) < len(panels) or not self._are_labels(chunk, tenant):
             chunk = self._accepted(docket, chunk)
-            keys = [key for _, _, key in chunk]
-        clock = self.clock
-        docket.cases, docket.keys = chunk, keys
-        docket.at = [raw.timestamp if raw.timestamp >= 0 else clock for raw, _, _ in chunk]
+        docket.cases = chunk
         return docket
 
     def _are_new(self, keys: Sequence[bytes]) -> bool:
@@ -376,35 +376,29 @@ class _Step:
         docket.panels.add(event.advice.panel)
         return True
 
-    def _remember(self, decided: Decided, early: Early, joined: dict[str, Joined]) -> None:
-        """Keep decisions pending; labels that were parked or came early for them count now."""
-        tenant, keys = decided.docket.tenant, decided.docket.keys
-        self._count("decisions", tenant, len(keys))
-        tenant.waits.asked(decided.at)
+    def _remember(self, decided: Decided) -> None:
+        """Keep decisions pending."""
+        for docket, part in zip(decided.dockets, decided.parts, strict=True):
+            self._count("decisions", docket.tenant, len(docket.cases))
+            docket.tenant.waits.asked(decided.at[part])
+        keys = [key for _, _, key in decided.cases]
         self.partition.pending += len(keys)
         self.changed.update(zip(keys, decided.entries, strict=True))
-        parked = decided.docket.parked
+        parked = {key for docket in decided.dockets for key in docket.parked}
         if len(slots := set(decided.slots)) == 1 and not parked:
-            self.waiting_in.setdefault(slots.pop(), []).extend(keys)
+            self.waiting_in[slots.pop()] += keys
         else:
             for key, slot in zip(keys, decided.slots, strict=True):
                 if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
-                    self._wait(key, slot)
-        if parked or early:
-            self._match(self._waiting(tenant, keys, parked, early, joined), joined)
+                    self.waiting_in[slot].append(key)
 
     def _waiting(
-        self,
-        tenant: Tenant,
-        keys: Sequence[bytes],
-        parked: Mapping[bytes, bytes],
-        early: Early,
-        joined: dict[str, Joined],
+        self, docket: Docket, early: Early, joined: dict[str, Joined]
     ) -> Iterator[tuple[Raw, FeedbackEvent, bytes]]:
         """Labels that came before their requests, in the order of these; those that were parked count at once."""
-        for key in keys:
-            if key in parked:
-                self._take_parked(tenant, key, parked[key], joined)
+        for _, _, key in docket.cases:
+            if key in docket.parked:
+                self._take_parked(docket.tenant, key, docket.parked[key], joined)
             for raw, event in early.pop(key, ()):
                 yield raw, event, key
 
@@ -445,7 +439,7 @@ class _Step:
                 if remove <= slot:
                     changed[key] = None
                 else:
-                    self._wait(key, remove)
+                    self.waiting_in[remove].append(key)
         for name, at in dropped.items():
             self.touched[name].waits.settled(at)
             self.partition.pending -= len(at)
@@ -523,10 +517,6 @@ class _Step:
         if name not in self.touched:
             self.touched[name] = self.partition.tenants[name] = self.partition.tenants[name].clone()
         return self.touched[name]
-
-    def _wait(self, key: bytes, slot: int) -> None:
-        """Have this entry looked at once the slot is over."""
-        self.waiting_in.setdefault(slot, []).append(key)
 
     def _count(self, what: str, tenant: Tenant, times: int = 1) -> None:
         name = tenant.name

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, count
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,17 +30,29 @@ IN_FORCE = "in-force"
 """The name under which the outcomes of the policy that really decides are counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cases:
-    """Requests to one learner, which knows their groups, experts and labels already."""
+    """Requests to learners of one kind, which know their groups, experts and labels already."""
 
-    learner: Learner
+    learners: Sequence[Learner]
+    sizes: Sequence[int]
+    """how many requests there are to each; those to the first learner come first"""
     ids: Sequence[str]
     advice: Sequence[Advice]
-    at: Sequence[int]
-    """times, in the unit of the learner's bucket"""
-    drawn: Mapping[str, Drawn] | None = None
-    """what was drawn by id, where a record is followed instead of the seed"""
+    at: Ints
+    """times, in the unit of the learners' bucket"""
+    drawn: Mapping[int, Mapping[str, Drawn]] = field(default_factory=dict)
+    """what was drawn by id, for learners (by their place) with which a record is followed instead of the seed"""
+
+    @cached_property
+    def row(self) -> Ints:
+        """Which of the learners each request is to."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @cached_property
+    def parts(self) -> list[slice]:
+        """The requests to each learner."""
+        return slices(self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +96,16 @@ class Labels:
     weight: Ints | None = None
 
 
-def decide_alike(cases: Sequence[Cases]) -> Verdicts:
-    """Decide the cases of learners of one kind, one after the other, and count the decisions."""
-    first = cases[0].learner
+def decide_alike(cases: Cases) -> Verdicts:
+    """Decide, and count the decisions."""
+    learners = cases.learners
+    first = learners[0]
     settings, labels = first.settings, first.state.axes.labels
-    learners = [one.learner for one in cases]
-    row = np.repeat(np.arange(len(cases)), [len(one.ids) for one in cases])
     group, predictions = _indices(cases)
-    draws = uniforms([digests(one.learner.seed, one.ids) for one in cases])
-    asked = Questions(row, group, predictions, draws)
+    draws = uniforms(
+        [digests(learner.seed, cases.ids[part]) for learner, part in zip(learners, cases.parts, strict=True)]
+    )
+    asked = Questions(cases.row, group, predictions, draws)
     counters = Counters.stack([learner.state.window(settings.window) for learner in learners])
     explore = None
     if settings.feedback == "positive-only":
@@ -103,11 +117,10 @@ def decide_alike(cases: Sequence[Cases]) -> Verdicts:
         name: rule.decide(asked, len(labels), explore, published=name == IN_FORCE) for name, rule in rules.items()
     }
     verdicts = Verdicts(group, predictions, decided)
-    for one, part in zip(cases, slices([len(one.ids) for one in cases]), strict=True):
-        if one.drawn is not None:
-            _follow(one, verdicts.part(part))
-    at = np.fromiter(chain.from_iterable([one.at for one in cases]), np.int64, len(row))
-    _add(learners, row, at, lambda delta, rows: delta.add_decisions(rows, group, verdicts.in_force.label))
+    for number, drawn in cases.drawn.items():
+        part = cases.parts[number]
+        _follow(learners[number].state.axes, cases.ids[part], drawn, verdicts.part(part))
+    _add(learners, cases.row, cases.at, lambda delta, rows: delta.add_decisions(rows, group, verdicts.in_force.label))
     return verdicts
 
 
@@ -135,19 +148,19 @@ def slices(lengths: Sequence[int]) -> list[slice]:
     return found
 
 
-def _indices(cases: Sequence[Cases]) -> tuple[Ints, Ints]:
+def _indices(cases: Cases) -> tuple[Ints, Ints]:
     """Groups [n] and predictions [n, f]. Each piece of advice is looked at once for all learners of the same names."""
     tables: dict[int, tuple[Axes, dict[Advice, int]]] = {}  # by the object: axes with the same names are shared
     numbers: list[int] = []
     fresh = count().__next__
-    for one in cases:
-        axes = one.learner.state.axes
+    for learner, part in zip(cases.learners, cases.parts, strict=True):
+        axes = learner.state.axes
         if id(axes) not in tables:
             tables[id(axes)] = axes, defaultdict(fresh)
-        numbers += map(tables[id(axes)][1].__getitem__, one.advice)
+        numbers += map(tables[id(axes)][1].__getitem__, cases.advice[part])
     distinct = fresh()
     group = np.empty(distinct, dtype=np.int64)
-    predictions = np.full((distinct, len(cases[0].learner.state.axes.experts)), ABSENT, dtype=np.int64)
+    predictions = np.full((distinct, len(axes.experts)), ABSENT, dtype=np.int64)
     for axes, known in tables.values():
         _fill(group, predictions, axes, known)
     places = np.array(numbers)
@@ -188,12 +201,11 @@ def _in_pieces(known: Mapping[Advice, int]) -> Iterator[tuple[list[Sequence[Piec
         yield [pieces[i] for i in mine], rows[mine]
 
 
-def _follow(cases: Cases, verdict: Verdicts) -> None:
+def _follow(axes: Axes, ids: Sequence[str], drawn: Mapping[str, Drawn], verdict: Verdicts) -> None:
     """Put what was drawn according to the record in place of our own draws; shadows then count as in force."""
-    axes, made = cases.learner.state.axes, verdict.in_force
-    assert cases.drawn is not None
-    for i, decision_id in enumerate(cases.ids):
-        known = cases.drawn.get(decision_id)
+    made = verdict.in_force
+    for i, decision_id in enumerate(ids):
+        known = drawn.get(decision_id)
         if known is None:
             continue
         made.label[i] = axes.label(known.label)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
-from processor.core.decision_writer import DecisionWriter, chances_of, ends_of, ids_of
+from processor.core.decision_writer import DecisionWriter, chances_of, ends_of, ids_of, write_decisions
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
 from processor.core.exact import ONE
@@ -127,18 +127,17 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
     verdicts: dict[int, Verdicts] = {}
     for experts in range(3):  # those that know as many experts are alike
         alike = [i for i in range(6) if i % 3 == experts]
+        sizes = [len(asked[i]) for i in alike]
         together = decide_alike(
-            [
-                Cases(
-                    crowd[i],
-                    [r.decision_id for r in asked[i]],
-                    [Advice.of(r.group, r.predictions) for r in asked[i]],
-                    [40 + n for n in range(len(asked[i]))],
-                )
-                for i in alike
-            ]
+            Cases(
+                [crowd[i] for i in alike],
+                sizes,
+                [r.decision_id for i in alike for r in asked[i]],
+                [Advice.of(r.group, r.predictions) for i in alike for r in asked[i]],
+                np.array([40 + n for size in sizes for n in range(size)]),
+            )
         )
-        parts = slices([len(asked[i]) for i in alike])
+        parts = slices(sizes)
         verdicts |= {i: together.part(part) for i, part in zip(alike, parts, strict=True)}
     for i, (one, other, mine) in enumerate(zip(crowd, alone, asked, strict=True)):
         verdict = verdicts[i]
@@ -165,7 +164,8 @@ def test_what_came_in_pieces_is_decided_like_the_whole(asked: list[list[int]], s
     for advice in ([e.advice for e in events], [Advice.of(e.group, e.predictions) for e in events]):
         learner = Learner(Settings(labels=("no", "yes"), positive="yes"), seed=b"sixteen bytes ok")
         learner.make_room({"A", "B"}, {f"e{number}" for number in range(20)})
-        verdicts = decide_alike([Cases(learner, [str(n) for n in range(len(advice))], advice, [0] * len(advice))])
+        ids, at = [str(n) for n in range(len(advice))], np.zeros(len(advice), np.int64)
+        verdicts = decide_alike(Cases([learner], [len(advice)], ids, advice, at))
         found.append((verdicts.group.tolist(), verdicts.predictions.tolist(), learner.encode()))
     assert found[0] == found[1]
 
@@ -230,7 +230,8 @@ def test_decisions_written_together_are_those_written_one_by_one(
         for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
     ]
     group = [groups.index(event.group) for event in events]
-    written = writer.write(
+    written = write_decisions(
+        [(writer, slice(0, len(events)))],
         ids_of([event.decision_id for event in events]),
         list(zip(group, label, expert, instance, strict=True)),
         chances_of(np.array(parts, dtype=np.uint64)),
