@@ -7,7 +7,7 @@ Nothing here may depend on the path by which the counts were reached.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -241,25 +241,30 @@ class Counters:
         """The same counts under more names; new names start at zero."""
         if old == new:
             return self
-        if not self.flat.any():  # a new learner meets its first names
-            return Counters.zeros(new, batch=len(self.flat), unit=self.unit)
-        g, k, f, p = (
-            np.array([index[name] for name in names], dtype=np.intp)
-            for names, index in (
-                (old.groups, new.group_index),
-                (old.labels, new.label_index),
-                (old.experts, new.expert_index),
-                (old.policies, new.policy_index),
-            )
-        )
-        batch = np.arange(len(self.seen))
-        grown = Counters.zeros(new, batch=len(batch), unit=self.unit)
-        for name in ("decisions", "seen", "labels"):
-            getattr(grown, name)[np.ix_(batch, g, k)] = getattr(self, name)
-        for name in ("trials", "losses"):
-            getattr(grown, name)[np.ix_(batch, f, g, k)] = getattr(self, name)
-        grown.outcomes[np.ix_(batch, p, g, k, k)] = self.outcomes
+        grown = Counters.zeros(new, batch=len(self.flat), unit=self.unit)
+        grown.flat[:, _places(old, new)] = self.flat
         return grown
+
+
+@lru_cache(maxsize=1_000)
+def _places(old: Axes, new: Axes) -> Ints:
+    """Where counts under some names are among those under more names, both of them flat."""
+    g, k, f, p = (
+        np.array([index[name] for name in names], dtype=np.intp)
+        for names, index in (
+            (old.groups, new.group_index),
+            (old.labels, new.label_index),
+            (old.experts, new.expert_index),
+            (old.policies, new.policy_index),
+        )
+    )
+    shape = Counters.zeros(new).shape
+    every = Counters(np.arange(shape.size)[None], shape)
+    one = np.zeros(1, dtype=np.intp)
+    by_cell, by_expert = np.ix_(one, g, k), np.ix_(one, f, g, k)
+    indices = (by_cell, by_cell, by_cell, by_expert, by_expert, np.ix_(one, p, g, k, k))
+    found = [places[index].ravel() for places, index in zip(every.arrays(), indices, strict=True)]
+    return np.concatenate(found)
 
 
 def _check_indices(what: str, indices: Ints, count: int) -> None:

@@ -29,13 +29,17 @@ def draws(seed: bytes, decision_ids: Iterable[str]) -> Parts:
     return uniforms([digests(seed, decision_ids)])
 
 
-def digests(seed: bytes, decision_ids: Iterable[str]) -> bytearray:
-    """The bytes behind the draws, one after the other."""
+def check_seed(seed: bytes) -> None:
     if not MIN_SEED <= len(seed) <= MAX_SEED:
         raise InvalidInput(
             f"the seed has {len(seed)} bytes: use {MIN_SEED} to {MAX_SEED} random bytes, for example "
             "secrets.token_bytes(32)"
         )
+
+
+def digests(seed: bytes, decision_ids: Iterable[str]) -> bytearray:
+    """The bytes behind the draws, one after the other."""
+    check_seed(seed)
     keyed = blake2b(key=seed, digest_size=4 * DRAWS)
     found = bytearray()
     for decision_id in decision_ids:

@@ -33,8 +33,8 @@ class Joined:
     """of the labels that may come"""
 
     def __post_init__(self) -> None:
-        known = self.tenant.names.labels.known
-        self.numbers = {label: known[label] for label in self.tenant.rules.settings.labels}
+        known, labels = self.tenant.names.labels.known, self.tenant.rules.settings.labels
+        self.numbers = known if len(known) == len(labels) else {label: known[label] for label in labels}
 
 
 def join(joined: Sequence[Joined]) -> list[list[Change]]:

@@ -12,7 +12,7 @@ from .advice import Advice
 from .axes import Axes
 from .codec import encode_state
 from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
-from .draws import draws
+from .draws import check_seed
 from .errors import IncompatibleState, InvalidInput, one_of
 from .exact import ONE, Ints
 from .policies import rule_of
@@ -80,7 +80,7 @@ class Learner:
     __slots__ = ("_binary", "kind", "labels", "policies", "seed", "settings", "state")
 
     def __init__(self, settings: Settings, seed: bytes, state: State | None = None) -> None:
-        draws(seed, ())  # refuses a bad seed now and not at the first decision
+        check_seed(seed)  # now and not at the first decision
         self.settings = settings
         self.seed = seed
         self.policies: dict[str, Policy] = {IN_FORCE: settings.policy}

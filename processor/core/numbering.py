@@ -7,7 +7,7 @@ sorted names, because then the same names give the same arrays.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import msgspec
@@ -95,3 +95,9 @@ def tables_of(names: Names, axes: Axes) -> Tables:
 def shared_names(names: Names) -> Names:
     """These names, as the same object for all tenants that met the same names in the same order."""
     return names
+
+
+@lru_cache(maxsize=10_000)
+def with_panel(names: Names, group: str, experts: tuple[str, ...]) -> Names:
+    """The same names and these."""
+    return shared_names(replace(names, groups=names.groups.and_(group), experts=names.experts.and_(*experts)))

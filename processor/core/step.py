@@ -362,7 +362,7 @@ class _Step:
         if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
             self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
             return False
-        known, experts = names.experts.known.keys(), event.predictions.keys()
+        known, experts = names.experts.known.keys(), {*event.advice.panel.experts}
         if not experts <= known and len(known | experts) > rules.max_experts:
             self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
@@ -372,7 +372,7 @@ class _Step:
         if not tenant.learner.accepts(event.group):
             self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
             return False
-        tenant.meet(event)
+        tenant.meet(event.advice.panel)
         docket.panels.add(event.advice.panel)
         return True
 

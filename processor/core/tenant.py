@@ -18,9 +18,8 @@ from .decision_writer import DecisionWriter
 from .diagnosis import ENOUGH, unlabelled_decisions
 from .entry import Pending
 from .errors import IncompatibleState
-from .events import RequestEvent
 from .learner import Learner
-from .numbering import Met, Names, Tables, shared_names, tables_of
+from .numbering import Met, Names, Tables, shared_names, tables_of, with_panel
 from .settings import Settings
 from .state import State
 from .together import IN_FORCE
@@ -143,15 +142,9 @@ class Tenant:
             and self.learner.accepts(panel.group)
         )
 
-    def meet(self, request: RequestEvent) -> None:
+    def meet(self, panel: Panel) -> None:
         """Give numbers to names that were not met before."""
-        names = self.names
-        if request.group not in names.groups.known:
-            names = replace(names, groups=names.groups.and_(request.group))
-        if not request.predictions.keys() <= names.experts.known.keys():
-            names = replace(names, experts=names.experts.and_(*sorted(request.predictions)))
-        if names is not self.names:
-            self.names = shared_names(names)
+        self.names = with_panel(self.names, panel.group, panel.experts)
 
     def meet_policies(self) -> None:
         """The same for policies."""
