@@ -48,7 +48,8 @@ class Decided:
     dockets: Sequence[Docket]
     parts: Sequence[slice]
     """where the cases of each docket are"""
-    cases: list[Asking]
+    raws: Sequence[Raw]
+    keys: Sequence[bytes]
     entries: list[bytes]
     values: list[bytes]
     """the decisions as published"""
@@ -73,11 +74,10 @@ def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iter
 
 
 def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Decided:
-    cases = [case for docket in dockets for case in docket.cases]
-    events = [event for _, event, _ in cases]
+    raws, events, keys = zip(*[case for docket in dockets for case in docket.cases], strict=True)
     ids, advice = [event.decision_id for event in events], [event.advice for event in events]
     contexts = [b"" if event.context is UNSET else b"".join((event.context,)) for event in events]
-    times = np.array([raw.timestamp for raw, _, _ in cases], dtype=np.int64)
+    times = np.array([raw.timestamp for raw in raws], dtype=np.int64)
     at = np.where(times >= 0, times, clock)  # a record without a timestamp happened when its batch did
     alike = Cases(
         [docket.tenant.learner for docket in dockets],
@@ -97,7 +97,8 @@ def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) 
     return Decided(
         dockets,
         alike.parts,
-        cases,
+        raws,
+        keys,
         _entries(dockets, verdicts, row, content, seconds, due, remove),
         _values(dockets, alike.parts, verdicts, ids_of(ids), ends_of(contexts, batch)),
         np.minimum(due, remove).tolist(),

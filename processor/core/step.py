@@ -300,10 +300,10 @@ class _Step:
         dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
         joined: dict[str, Joined] = {}
         for decided in decide(dockets, self.clock, self.terms.slot, self.sequence):
-            made.update(zip([raw.offset for raw, _, _ in decided.cases], decided.values, strict=True))
+            made.update(zip([raw.offset for raw in decided.raws], decided.values, strict=True))
             self._remember(decided)
-            for docket in decided.dockets:
-                if docket.parked or early:
+            if any(docket.parked for docket in decided.dockets) or not early.keys().isdisjoint(decided.keys):
+                for docket in decided.dockets:
                     self._match(self._waiting(docket, early, joined), joined)
         self._learn(joined)
 
@@ -381,7 +381,7 @@ class _Step:
         for docket, part in zip(decided.dockets, decided.parts, strict=True):
             self._count("decisions", docket.tenant, len(docket.cases))
             docket.tenant.waits.asked(decided.at[part])
-        keys = [key for _, _, key in decided.cases]
+        keys = decided.keys
         self.partition.pending += len(keys)
         self.changed.update(zip(keys, decided.entries, strict=True))
         parked = {key for docket in decided.dockets for key in docket.parked}
