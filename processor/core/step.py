@@ -6,16 +6,14 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from dataclasses import replace
 from types import MappingProxyType
 
-from .alert_events import AlertEvent
-from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
 from .deciding import Asking, Decided, Docket, decide
+from .draft import Draft, Outcome
 from .entry import (
     PARKED,
     PENDING,
@@ -35,8 +33,7 @@ from .identity import Identity
 from .joining import Joined, join
 from .learner import Drawn
 from .partition import Partition
-from .tenant import Tenant, TenantRules, write_tenants
-from .writes import DropSlab, SetSlab, Writes, in_order
+from .tenant import Tenant
 
 __all__ = [
     "FEEDBACK",
@@ -68,28 +65,6 @@ Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
 """Labels whose request has not come yet, by the id of the entry."""
 
 
-@dataclass
-class Outcome:
-    """What a batch leads to. Nothing of it has happened yet."""
-
-    partition: Partition
-    """as it will be; its identity is still that of the batch before"""
-    decisions: list[Made] = field(default_factory=list)
-    dead_letters: list[DeadLetter] = field(default_factory=list)
-    alerts: list[AlertEvent] = field(default_factory=list)
-    writes: bytes = b""
-    entries: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    """those among the writes, None where one is deleted"""
-    after_entries: int = 0
-    """where the writes go on after them"""
-    rules: dict[str, str] = field(default_factory=dict)
-    """tenants whose rules have changed, with the digest of the new ones"""
-    configs: dict[str, str] = field(default_factory=dict)
-    """rules the journal has not seen yet, by digest"""
-    tally: dict[str, int] = field(default_factory=dict)
-    """what happened in this batch, over all tenants"""
-
-
 def step(
     partition: Partition,
     asked: Asked,
@@ -108,7 +83,7 @@ def step(
     return _Step(partition, asked, entries, slabs, clock, terms, drawn).run(acknowledged)
 
 
-class _Step:
+class _Step(Draft):
     """Works on tenants many at once: a batch touches hundreds, with a few records each.
 
     Entries are kept as bytes, as stored, and taken apart only where one must be looked into by itself.
@@ -124,30 +99,20 @@ class _Step:
         terms: Terms,
         drawn: Mapping[str, Mapping[str, Drawn]],
     ) -> None:
-        self.drawn = drawn
-        self.before, self.asked, self.slabs, self.clock, self.terms = partition, asked, slabs, clock, terms
-        self.sequence = partition.identity.sequence + 1
-        self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
-        self.stored = entries
-        self.changed: dict[bytes, bytes | None] = {}
-        self.waiting_in: defaultdict[int, list[bytes]] = defaultdict(list)
-        """entries to look at once a slot is over"""
-        self.touched: dict[str, Tenant] = {}
-        self.numbers = list(partition.tenants)
-        self.outcome = Outcome(self.partition)
-        self.tally = self.outcome.tally
+        super().__init__(partition, entries, clock, terms)
+        self.asked, self.slabs, self.drawn = asked, slabs, drawn
 
     def run(self, acknowledged: Sequence[tuple[str, int]]) -> Outcome:
         for name, alert in acknowledged:
             if name in self.partition.tenants:
-                self._alert(self._change(name), self._change(name).acknowledge(alert, self.clock))
+                self.alert(self.change(name), self.change(name).acknowledge(alert, self.clock))
         for letter in self.asked.refused:
-            self._dead(letter.raw, letter.reason, letter.detail)
+            self.dead(letter.raw, letter.reason, letter.detail)
         early = self._join_labels(self.asked.feedback)
         self._decide_requests(early)
         self._park(early)
         self._sweep()
-        self._write()
+        self.write(emptied=self.slabs)
         return self.outcome
 
     # Labels
@@ -185,7 +150,7 @@ class _Step:
             return
         label = tenant.names.labels.known[event.label]
         if stored[0] == PENDING or (stored[0] == PENDING_WEIGHTED and self._expected(raw, tenant, stored)):
-            self._join(joined, tenant, key, stored, label, self._time(raw))
+            self._join(joined, tenant, key, stored, label, self.time_of(raw))
         elif stored[0] != PENDING_WEIGHTED:
             self._judge(raw, tenant, label, stored)
 
@@ -202,29 +167,29 @@ class _Step:
         assert isinstance(entry, Pending)
         if tenant.expects_label(entry):
             return True
-        self._dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
+        self.dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
         return False
 
     def _judge(self, raw: Raw, tenant: Tenant, label: int, stored: bytes) -> None:
         """A label for what has a label already, or has expired, or waits with another label for its request."""
         match decode_entry(stored):
             case Settled(label=None):
-                self._dead(raw, Reason.EXPIRED_DECISION, "the decision expired before its label came", tenant)
+                self.dead(raw, Reason.EXPIRED_DECISION, "the decision expired before its label came", tenant)
             case Settled(label=known) | Parked(label=known):
                 if known == label:
-                    self._count("labels_duplicate", tenant)
+                    self.count("labels_duplicate", tenant)
                 else:
-                    self._dead(raw, Reason.CONTRADICTING_LABEL, "another label came first", tenant)
+                    self.dead(raw, Reason.CONTRADICTING_LABEL, "another label came first", tenant)
 
     def _labelling_tenant(self, raw: Raw, event: FeedbackEvent) -> Tenant | None:
         """The tenant of a label, to be changed; None, and a dead letter, if it can have no such label."""
-        tenant = self.touched.get(event.tenant) or self._tenant(event.tenant)
+        tenant = self.touched.get(event.tenant) or self.tenant_of(event.tenant)
         if tenant is None:
-            self._dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
+            self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
         elif event.label not in tenant.rules.settings.labels:
-            self._dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's", tenant)
+            self.dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's", tenant)
         else:
-            return self._change(event.tenant)
+            return self.change(event.tenant)
         return None
 
     def _learn(self, joined: Mapping[str, Joined]) -> None:
@@ -232,34 +197,29 @@ class _Step:
         for one, changes in zip(ones, join(ones), strict=True):
             self.partition.pending -= len(one.rows)
             if not one.expired:
-                self._count("labels_joined", one.tenant, len(one.rows))
-            self._alert(one.tenant, changes)
-
-    def _alert(self, tenant: Tenant, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self.outcome.alerts.append(tenant.published(change, self.sequence))
-            self._count(f"alerts_{change.state}", tenant)
+                self.count("labels_joined", one.tenant, len(one.rows))
+            self.alert(one.tenant, changes)
 
     def _park(self, early: Early) -> None:
         """Keep labels whose request has not come; a second label for the same request is judged by the first."""
         parked: Counter[str] = Counter()
         for key, labels in early.items():
             for raw, event in labels:
-                if (stored := self._entry(key)) is not None:
+                if (stored := self.entry(key)) is not None:
                     self._label(raw, event, key, stored, {})
                     continue
                 tenant = self._labelling_tenant(raw, event)
                 if tenant is None:
                     continue
-                at, label = self._time(raw), tenant.names.labels.known[event.label]
-                until = self._slot(max(self.clock, at) + tenant.rules.parking)
+                at, label = self.time_of(raw), tenant.names.labels.known[event.label]
+                until = self.slot_of(max(self.clock, at) + tenant.rules.parking)
                 entry = Parked(tenant.number, until, at, raw.offset, label, raw.received or b"")
                 self.changed[key] = entry.encode()
                 self.waiting_in[until].append(key)
                 parked[tenant.name] += 1
         self.partition.parked += parked.total()
         for name, count in parked.items():
-            self._count("labels_parked", self.touched[name], count)
+            self.count("labels_parked", self.touched[name], count)
 
     # Requests
 
@@ -270,7 +230,7 @@ class _Step:
         while left:
             chunks = []
             for name, requests in left.items():
-                tenant = self._change(name)
+                tenant = self.change(name)
                 young = len(requests) > YOUNG_CHUNK and int(tenant.learner.counters().joined[0]) < YOUNG
                 chunks.append((tenant, requests[:YOUNG_CHUNK] if young else requests))
             self._decide_chunks(chunks, early, made)
@@ -289,9 +249,9 @@ class _Step:
         by_tenant: dict[str, list[Asking]] = {}
         for asking in self.asked.requests:
             by_tenant.setdefault(asking[1].tenant, []).append(asking)
-        for name in [name for name in by_tenant if self._tenant(name) is None]:
+        for name in [name for name in by_tenant if self.tenant_of(name) is None]:
             for raw, _, _ in by_tenant.pop(name):
-                self._dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
+                self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
         return by_tenant
 
     def _decide_chunks(
@@ -352,25 +312,25 @@ class _Step:
 
     def _repeated(self, raw: Raw, tenant: Tenant, same: bool) -> None:
         if same:
-            self._count("requests_duplicate", tenant)
+            self.count("requests_duplicate", tenant)
         else:
-            self._dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
+            self.dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
     def _acceptable(self, raw: Raw, event: RequestEvent, docket: Docket) -> bool:
         tenant = docket.tenant
         names, rules = tenant.names, tenant.rules
         if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
-            self._dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
+            self.dead(raw, Reason.LIMIT, f"the tenant has {rules.max_groups} groups already", tenant)
             return False
         known, experts = names.experts.known.keys(), {*event.advice.panel.experts}
         if not experts <= known and len(known | experts) > rules.max_experts:
-            self._dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
+            self.dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
         if not event.advice.labels <= tenant.learner.labels:
-            self._dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
+            self.dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
             return False
         if not tenant.learner.accepts(event.group):
-            self._dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
+            self.dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
             return False
         tenant.meet(event.advice.panel)
         docket.panels.add(event.advice.panel)
@@ -379,7 +339,7 @@ class _Step:
     def _remember(self, decided: Decided) -> None:
         """Keep decisions pending."""
         for docket, part in zip(decided.dockets, decided.parts, strict=True):
-            self._count("decisions", docket.tenant, len(docket.cases))
+            self.count("decisions", docket.tenant, len(docket.cases))
             docket.tenant.waits.asked(decided.at[part])
         keys = decided.keys
         self.partition.pending += len(keys)
@@ -401,10 +361,6 @@ class _Step:
                 self._take_parked(docket.tenant, key, docket.parked[key], joined)
             for raw, event in early.pop(key, ()):
                 yield raw, event, key
-
-    def _entry(self, key: bytes) -> bytes | None:
-        """As it is now. None is deleted before the end of the batch."""
-        return self.changed.get(key) or self.stored.get(key)
 
     def _decided(self, key: bytes) -> bytes:
         """The entry of a request that was decided in this batch."""
@@ -443,7 +399,7 @@ class _Step:
         for name, at in dropped.items():
             self.touched[name].waits.settled(at)
             self.partition.pending -= len(at)
-            self._count("decisions_expired", self.touched[name], len(at))
+            self.count("decisions_expired", self.touched[name], len(at))
         self._learn(joined)
 
     def _sweep_pending(
@@ -454,7 +410,7 @@ class _Step:
         if due > slot:
             return due
         name = self.numbers[int.from_bytes(entry[1:3], "big")]
-        tenant = self.touched.get(name) or self._change(name)
+        tenant = self.touched.get(name) or self.change(name)
         if tenant.rules.on_expiry is None or not self._counts_as(key, entry, tenant, tenant.rules.on_expiry, joined):
             dropped.setdefault(name, []).append(int.from_bytes(entry[7:11], "big"))
             self.changed[key] = Settled.expired(entry)
@@ -471,95 +427,21 @@ class _Step:
             joined[tenant.name] = Joined(tenant, expired=True)
         joined[tenant.name].rows.append((stored, number, entry.due * self.terms.slot))
         self.changed[key] = Settled.labelled(stored, number)
-        self._count("decisions_expired", tenant)
+        self.count("decisions_expired", tenant)
         return True
 
     def _give_up(self, key: bytes, stored: bytes, slot: int) -> int:
         """No request has come for this label, and it is no longer needed."""
         entry = decode_parked(stored)
-        tenant = self._numbered(entry.tenant)
+        tenant = self.numbered(entry.tenant)
         raw = self._parked_raw(tenant, entry)
-        self._dead(raw, Reason.UNKNOWN_DECISION, "no request came for this label", tenant)
+        self.dead(raw, Reason.UNKNOWN_DECISION, "no request came for this label", tenant)
         self.partition.parked -= 1
         return slot
-
-    def _slot(self, time: int) -> int:
-        return time // self.terms.slot
-
-    def _time(self, raw: Raw) -> int:
-        """A record without a timestamp happened when its batch did."""
-        return raw.timestamp if raw.timestamp >= 0 else self.clock
-
-    # Bookkeeping
-
-    def _tenant(self, name: str) -> Tenant | None:
-        """The tenant; a name met for the first time is taken on if the configuration allows it."""
-        known = self.partition.tenants.get(name)
-        if known is not None:
-            return known
-        rules = self.terms.rules_for(name)
-        if rules is None or len(self.numbers) >= self.terms.limits.max_tenants:
-            return None
-        return self._take_on(name, rules)
-
-    def _take_on(self, name: str, rules: TenantRules) -> Tenant:
-        tenant = Tenant.new(len(self.numbers), name, rules)
-        self.numbers.append(name)
-        self.partition.tenants[name] = tenant
-        self.touched[name] = tenant
-        return tenant
-
-    def _numbered(self, number: int) -> Tenant:
-        return self.partition.tenants[self.numbers[number]]
-
-    def _change(self, name: str) -> Tenant:
-        """The tenant, to be changed."""
-        if name not in self.touched:
-            self.touched[name] = self.partition.tenants[name] = self.partition.tenants[name].clone()
-        return self.touched[name]
-
-    def _count(self, what: str, tenant: Tenant, times: int = 1) -> None:
-        name = tenant.name
-        (self.touched.get(name) or self._change(name)).tally[what] += times
-        self.tally[what] = self.tally.get(what, 0) + times
-
-    def _dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
-        self.outcome.dead_letters.append(DeadLetter(raw, reason, detail))
-        if tenant is not None:
-            self._count(f"dead_{reason}", tenant)
-        else:
-            self.tally[f"dead_{reason}"] = self.tally.get(f"dead_{reason}", 0) + 1
 
     @staticmethod
     def _parked_raw(tenant: Tenant, parked: Parked) -> Raw:
         return Raw(FEEDBACK, parked.offset, parked.timestamp, tenant.name.encode(), parked.payload)
-
-    def _record_configurations(self) -> None:
-        """Note which tenants are under other rules than the journal says, and rules it has not seen yet."""
-        for name, rules in _changed_rules(self.touched).items():
-            self.outcome.rules[name] = rules.digest
-            self.touched[name].recorded = rules.digest
-            if rules.digest not in self.partition.configs:
-                self.outcome.configs[rules.digest] = rules.canonical
-                self.partition.configs |= {rules.digest}
-
-    def _write(self) -> None:
-        """In an order of its own, so that the bytes do not depend on the order in which the work was done."""
-        self._record_configurations()
-        writes = Writes()
-        self.outcome.entries, self.outcome.after_entries = self.changed, writes.add_entries(self.changed)
-        for slot in sorted(self.slabs):
-            writes.add(DropSlab(slot))
-        for slot, keys in sorted(self.waiting_in.items()):
-            writes.add(SetSlab(slot, self.sequence, b"".join(in_order(keys))))
-        touched = sorted(self.touched.values(), key=attrgetter("number"))
-        write_tenants(writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched])
-        writes.add(self.partition.head())
-        self.outcome.writes = writes.packed()
-
-
-def _changed_rules(tenants: Mapping[str, Tenant]) -> dict[str, TenantRules]:
-    return {name: tenant.rules for name, tenant in tenants.items() if tenant.rules.digest != tenant.recorded}
 
 
 def advanced(partition: Partition, identity: Identity) -> Partition:
