@@ -74,7 +74,8 @@ def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iter
 
 
 def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Decided:
-    raws, events, keys = zip(*[case for docket in dockets for case in docket.cases], strict=True)
+    cases = [case for docket in dockets for case in docket.cases]
+    raws, events, keys = [raw for raw, _, _ in cases], [event for _, event, _ in cases], [key for _, _, key in cases]
     ids, advice = [event.decision_id for event in events], [event.advice for event in events]
     contexts = [b"" if event.context is UNSET else b"".join((event.context,)) for event in events]
     times = np.array([raw.timestamp for raw in raws], dtype=np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 
@@ -50,7 +51,8 @@ def join(joined: Sequence[Joined]) -> list[list[Change]]:
 
 
 def _join_alike(joined: Sequence[Joined]) -> list[list[Change]]:
-    entries, labels, times = zip(*[row for one in joined for row in one.rows], strict=True)
+    together = [row for one in joined for row in one.rows]
+    entries, labels, times = (list(map(itemgetter(place), together)) for place in range(3))
     sizes = [len(one.rows) for one in joined]
     row = np.repeat(np.arange(len(joined)), sizes)
     rows, number, at = decode_pending(entries), np.array(labels, dtype=np.int64), np.array(times, dtype=np.int64)
