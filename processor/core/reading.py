@@ -51,8 +51,11 @@ def request_reader(limits: Limits) -> Reader[RequestEvent]:
         for value in values:
             wire = skim(value)
             group = wire.group
-            said = (group if group.__class__ is str else canonical_label(group), bytes(wire.predictions))
-            advice = known.get(said) or remember(*said)
+            if group.__class__ is not str:
+                group = canonical_label(group)
+            said = b"".join((wire.predictions,))
+            advice = known.get((group, said)) if len(said) <= memory.longest else None
+            advice = advice or remember(wire.tenant, group, said)
             if advice is None:
                 return None
             found.append(RequestEvent(wire.tenant, wire.decision_id, advice, wire.context))

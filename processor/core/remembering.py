@@ -16,10 +16,8 @@ MOST_CUT = 4 * MOST
 """The same pieces come from the same experts in different orders."""
 PIECE = re.compile(rb"(?:^|,)([^,]*(?:,[^,]*){0,7})")
 """Advice of more than eight experts hardly ever repeats; it is put together of pieces of eight, which do."""
-BEGINNING = 16
-"""Advice of which so many bytes are the same mostly comes from the same experts …"""
 TRIED = 4
-"""… or from others, of which so many are tried."""
+"""A tenant mostly asks the same experts in the same order, or in others, of which so many are tried."""
 NOTHING: frozenset[str] = frozenset()
 Came = tuple[tuple[str, ...], ...]
 """Experts, piece by piece."""
@@ -30,25 +28,28 @@ class Memory:
 
     def __init__(self, limits: Limits) -> None:
         self.known: dict[tuple[str, bytes], Advice] = {}
+        self.longest = 0
+        """Nothing known has more bytes: what has is not worth looking for."""
         self._said: dict[bytes, dict[str, str]] = {}
         self._cuts: dict[Came, _Cut | None] = {}
         """None for experts who came in this order once"""
-        self._by_beginning: dict[bytes, list[_Cut]] = {}
+        self._by_tenant: dict[str, list[_Cut]] = {}
         self._learnt = 0
         self._most_experts = limits.max_experts
         self._decode = msgspec.json.Decoder(predictions_type(Longest.of(limits))).decode
 
-    def advice(self, group: str, predictions: bytes) -> Advice | None:
+    def advice(self, tenant: str, group: str, predictions: bytes) -> Advice | None:
         """What was said; None, or a ``DecodeError``, if only the plain version can tell what is wrong with it."""
-        cuts = self._by_beginning.get(predictions[:BEGINNING]) or []
-        for place, cut in enumerate(cuts):
+        cuts = self._by_tenant.get(tenant, [])
+        for cut in cuts:
             if (advice := cut.advice(group, predictions)) is not None:
-                if place:  # the more often, the earlier it is tried
+                if cut is not cuts[0]:  # the more often, the earlier it is tried
+                    place = cuts.index(cut)
                     cuts[place - 1], cuts[place] = cut, cuts[place - 1]
                 return advice
-        return self._new(group, predictions)
+        return self._new(tenant, group, predictions)
 
-    def _new(self, group: str, predictions: bytes) -> Advice | None:
+    def _new(self, tenant: str, group: str, predictions: bytes) -> Advice | None:
         if not predictions.startswith(b"{") or predictions.count(b",") >= self._most_experts:
             return None
         texts = PIECE.findall(predictions[1:-1])
@@ -60,13 +61,14 @@ class Memory:
         self._make_room()
         if len(said) == 1:
             advice = self.known[group, predictions] = Advice.of(group, said[0])
+            self.longest = max(self.longest, len(predictions))
             return advice
         came = tuple([tuple(piece) for piece in said])
         if came not in self._cuts:
             self._cuts[came] = None
             return Advice.of(group, _together(said))
         cut = self._cuts[came] = self._cuts[came] or _Cut(order_of(came), texts)
-        self._try_early(cut, predictions[:BEGINNING])
+        self._try_early(cut, tenant)
         advice, new = cut.learn(group, texts, said)
         self._learnt += new
         return advice
@@ -80,18 +82,18 @@ class Memory:
             self._said[text] = said
         return said
 
-    def _try_early(self, cut: _Cut, beginning: bytes) -> None:
-        cuts = self._by_beginning.setdefault(beginning, [])
+    def _try_early(self, cut: _Cut, tenant: str) -> None:
+        cuts = self._by_tenant.setdefault(tenant, [])
         if cut not in cuts:
             cuts[1:] = [cut, *cuts[1 : TRIED - 1]]
 
     def _make_room(self) -> None:
         if len(self.known) >= MOST:
             self.known.clear()
-        if len(self._cuts) >= MOST or self._learnt >= MOST_CUT:
+        if len(self._cuts) >= MOST or self._learnt >= MOST_CUT or len(self._by_tenant) >= MOST_CUT:
             self._learnt = 0
             self._cuts.clear()
-            self._by_beginning.clear()
+            self._by_tenant.clear()
 
 
 def _together(said: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -105,12 +107,10 @@ class _Cut:
     def __init__(self, order: Order, texts: Sequence[bytes]) -> None:
         self._order = order
         self._panels: dict[str, Panel] = {}
-        self._known: list[dict[bytes, Piece]] = [{} for _ in texts]
-        self._next = [*[b"," + text[: text.find(b":") + 1] for text in texts[1:]], b"}"]
-        """what comes after each piece"""
-        self._shortest = [len(text) for text in texts]
-        self._places: list[tuple[bytes, int, dict[bytes, Piece]]] = []
-        """of each piece: what comes after it, how many bytes away at least, and those that are known"""
+        self._places: list[tuple[bytes, dict[bytes, Piece]]] = [(_beginning(text), {}) for text in _with_marks(texts)]
+        """how each piece begins, and those that are known, by what follows"""
+        (_, self._first), *others = self._places
+        self._others = others[::-1]
 
     def learn(self, group: str, texts: Sequence[bytes], said: Sequence[Mapping[str, str]]) -> tuple[Advice, int]:
         """What was said, and how much of it is new."""
@@ -118,14 +118,15 @@ class _Cut:
         if group not in self._panels:
             self._panels[group] = panel_of(group, self._order)
             new += 1
-        for place, (known, text) in enumerate(zip(self._known, texts, strict=True)):
-            if text not in known:
-                known[text] = Piece.of(said[place], self._order, place)
-                new += 1
-        if new:
-            self._shortest = list(map(min, self._shortest, map(len, texts)))
-            self._places = list(zip(self._next, self._shortest, self._known, strict=True))
-        pieces = [known[text] for known, text in zip(self._known, texts, strict=True)]
+        pieces = []
+        for place, (text, (beginning, known)) in enumerate(zip(_with_marks(texts), self._places, strict=True)):
+            piece = known.get(text[len(beginning) :]) if text.startswith(beginning) else None
+            if piece is None:
+                piece = Piece.of(said[place], self._order, place)
+                if text.startswith(beginning):  # else it is written with other spaces
+                    known[text[len(beginning) :]] = piece
+                    new += 1
+            pieces.append(piece)
         return Advice(self._panels[group], pieces, NOTHING.union(*[piece.kinds for piece in pieces])), new
 
     def advice(self, group: str, predictions: bytes) -> Advice | None:
@@ -134,15 +135,31 @@ class _Cut:
         Each of these is JSON by itself, so it does not matter how the places to cut at are guessed. Together they
         are from the experts of the order, who were not too many before.
         """
-        pieces, labels, start = [], NOTHING, 1
-        for following, shortest, known in self._places:
-            end = predictions.find(following, start + shortest)
-            piece = known.get(predictions[start:end])
-            if piece is None or end < 0:
+        panel, pieces, rest = self._panels.get(group), [], predictions
+        for beginning, known in self._others:
+            rest, _, text = rest.rpartition(beginning)
+            piece = known.get(text)
+            if piece is None:
                 return None
             pieces.append(piece)
-            if not labels >= piece.kinds:
-                labels = labels | piece.kinds if labels else piece.kinds
-            start = end + 1
-        panel = self._panels.get(group)
-        return Advice(panel, pieces, labels) if panel is not None and start == len(predictions) else None
+        piece = self._first.get(rest)
+        if piece is None or panel is None:
+            return None
+        labels = piece.kinds
+        for other in pieces:
+            if other.kinds is not labels and not other.kinds <= labels:
+                labels |= other.kinds
+        pieces.append(piece)
+        pieces.reverse()
+        return Advice(panel, pieces, labels)
+
+
+def _with_marks(texts: Sequence[bytes]) -> list[bytes]:
+    """The pieces with the comma or bracket before them, and the bracket after all."""
+    first, *others, last = texts
+    return [b"{" + first, *[b"," + text for text in others], b"," + last + b"}"]
+
+
+def _beginning(text: bytes) -> bytes:
+    """What every piece in its place begins with; the first is known as a whole."""
+    return text[: text.find(b":") + 1] if text.startswith(b",") else b""

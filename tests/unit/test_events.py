@@ -189,7 +189,8 @@ def test_advice_of_many_experts_is_read_as_by_itself(
         if rng.random() < 0.2:
             del experts[rng.randrange(len(experts))]
         labels = ['"yes"', '"no"', "true", "7", '"a,b"', *(["null"] if rng.random() < 0.02 else [])]
-        body = ",".join(f'"{expert}":{rng.choice(labels[: rng.choice([2, 6])])}' for expert in experts)
+        colon = rng.choice([":", ":", ":", " :", ": "])
+        body = ",".join(f'"{expert}"{colon}{rng.choice(labels[: rng.choice([2, 6])])}' for expert in experts)
         group = rng.choice(['"A"', '"1"', "1", "true", '"true"'])
         values.append(f'{{"tenant":"t","decision_id":"{number}","group":{group},"predictions":{{{body}}}}}'.encode())
     with patch.object(remembering, "MOST", most), patch.object(remembering, "MOST_CUT", most):
