@@ -94,7 +94,7 @@ def read_quickly(value: bytes | None, limits: Limits, kind: str) -> msgspec.Stru
 def content(event: msgspec.Struct) -> dict[str, object]:
     """All but the context, which comes back as it was written and not as it was read."""
     if isinstance(event, RequestEvent):
-        said = {"group": event.group, "predictions": event.predictions, "content": event.advice.said}
+        said = {"group": event.group, "predictions": event.predictions, "content": event.advice.content(b"")}
         return {"tenant": event.tenant, "decision_id": event.decision_id, **said}
     return msgspec.structs.asdict(event)
 

@@ -58,7 +58,7 @@ class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
         labels = tuple([predictions[expert] for expert in experts])
         each = list(zip(experts, labels, strict=True))
         said = tuple([_encode(each[run])[len(_head(run.stop - run.start)) :] for run in order.runs[place]])
-        return cls(experts, labels, said, frozenset(labels))
+        return cls(experts, labels, said, _shared(frozenset(labels)))
 
 
 class Advice(msgspec.Struct, eq=False, gc=False):
@@ -72,6 +72,7 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     labels: frozenset[str]
     """all that were predicted"""
     _said: bytes = b""
+    """the MessagePack of it, where it came in one piece"""
     _alone: bytes = b""
     """the ``content`` of a request without a context, once asked for"""
 
@@ -79,7 +80,8 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
         order = order_of((tuple(predictions),))
         piece = Piece.of(predictions, order)
-        return cls(panel_of(group, order), [piece], piece.kinds)
+        panel = panel_of(group, order)
+        return cls(panel, [piece], piece.kinds, panel.head + b"".join(piece.said))
 
     @property
     def group(self) -> str:
@@ -92,23 +94,21 @@ class Advice(msgspec.Struct, eq=False, gc=False):
             said.update(zip(piece.experts, piece.labels, strict=True))
         return {expert: said[expert] for expert in self.panel.experts}
 
-    @property
-    def said(self) -> bytes:
-        """All of it, in one spelling: independent of the order of the experts."""
-        if not self._said:
-            runs = self.pieces[0].said
-            for piece in self.pieces[1:]:
-                runs += piece.said
-            self._said = self.panel.head + b"".join(self.panel.order.weave(runs))
-        return self._said
-
     def content(self, context: bytes) -> bytes:
-        """Four bytes of what a request says: they tell a repetition from another request under the same id."""
+        """Four bytes of what a request says: they tell a repetition from another request under the same id.
+
+        The hash of the MessagePack of [group, [[expert, label], …], context], independent of the experts' order.
+        """
         if not context and self._alone:
             return self._alone
-        # The hash of the MessagePack of [group, [[expert, label], …], context].
         begun = _begin()
-        begun.update((self._said or self.said) + _encode(context))
+        if self._said:
+            begun.update(self._said + _encode(context))
+        else:
+            runs: tuple[bytes, ...] = ()
+            for piece in self.pieces:
+                runs += piece.said
+            begun.update(b"".join((self.panel.head, *self.panel.order.weave(runs), _encode(context))))
         content = begun.digest()
         if not context:
             self._alone = content
@@ -118,6 +118,12 @@ class Advice(msgspec.Struct, eq=False, gc=False):
 _encode = msgspec.msgpack.encode
 _begin = blake2b(digest_size=4).copy
 """A hash that has seen nothing: to copy one is cheaper than to make one."""
+
+
+@lru_cache(maxsize=1_024)
+def _shared(labels: frozenset[str]) -> frozenset[str]:
+    """These labels, as the same object: it is compared quickly with itself."""
+    return labels
 
 
 @lru_cache(maxsize=1_024)
