@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int16] | Ints
+"""Where there are many of them, as predictions are, small numbers are kept small."""
 Parts = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 

@@ -14,7 +14,7 @@ import numpy as np
 from .counters import ABSENT
 from .errors import InvalidInput
 from .estimates import weights
-from .exact import ONE, Floats, Ints, Mask, Parts, ordered_sum, quantise, times
+from .exact import ONE, Floats, Indices, Ints, Mask, Parts, ordered_sum, quantise, times
 
 FEW_NUMBERS = 4_096
 """Up to so many numbers a table is quicker than sorting, however few of them occur."""
@@ -58,15 +58,16 @@ class Questions:
 
     learner: Ints
     group: Ints
-    predictions: Ints
+    predictions: Indices
     """[n, f]: label indices, or ``ABSENT``"""
     draws: Parts
     """[n, 3]"""
 
     @cached_property
-    def by_expert(self) -> Ints:
+    def by_expert(self) -> Indices:
         """[f, n]: the predictions"""
-        return np.ascontiguousarray(self.predictions.T)
+        turned: Indices = self.predictions.T.copy()
+        return turned
 
     @cached_property
     def by_draw(self) -> Parts:
@@ -188,7 +189,7 @@ class Rule:
         instance = _pick(np.cumsum(instances, axis=1), which, draws[0])
         bounds = np.cumsum(experts, axis=2)
         expert = _pick(bounds.reshape(-1, bounds.shape[2]), which * count + instance, draws[1])
-        label = asked.predictions.ravel().take(asked.starts + expert)
+        label = asked.predictions.ravel().take(asked.starts + expert).astype(np.int64)
         probabilities = np.empty((len(label), 0), np.uint64)
         if published:
             probabilities = _label_probabilities(instances, experts, which, asked.by_expert, labels)
@@ -248,7 +249,7 @@ def _pick(bounds: Parts, which: Ints, draw: Parts) -> Ints:
     return picked
 
 
-def _label_probabilities(instances: Parts, experts: Parts, which: Ints, by_expert: Ints, labels: int) -> Parts:
+def _label_probabilities(instances: Parts, experts: Parts, which: Ints, by_expert: Indices, labels: int) -> Parts:
     """P[n, y] out of 2³²: rounded down, the few units left to the most probable label."""
     q = np.ascontiguousarray(instances.T).take(which, axis=1)  # [i, n]
     pi = np.ascontiguousarray(experts.T).take(which, axis=2)  # [f, i, n]

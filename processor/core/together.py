@@ -6,20 +6,20 @@ What is decided does not depend on who is decided with: every operation here is 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import count
+from functools import cached_property, lru_cache
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .advice import Advice, Piece
+from .advice import Advice, Panel, Piece
 from .axes import Axes
 from .counters import ABSENT, Counters
 from .draws import digests, uniforms
-from .exact import Ints
+from .exact import Indices, Ints
 from .policies import rules_of
 from .rule import Decided, Questions, distinct
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 IN_FORCE = "in-force"
 """The name under which the outcomes of the policy that really decides are counted."""
+
+
+MOST = 131_072
+"""So many predictions are remembered, as part of the pieces of advice in which they came."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Verdicts:
     """What was decided, one entry per case, as indices into the axes of its learner's state."""
 
     group: Ints
-    predictions: Ints
+    predictions: Indices
     """[n, f]; ``ABSENT`` where an expert said nothing"""
     by_policy: Mapping[str, Decided]
 
@@ -148,57 +152,84 @@ def slices(lengths: Sequence[int]) -> list[slice]:
     return found
 
 
-def _indices(cases: Cases) -> tuple[Ints, Ints]:
-    """Groups [n] and predictions [n, f]. Each piece of advice is looked at once for all learners of the same names."""
-    tables: dict[int, tuple[Axes, dict[Advice, int]]] = {}  # by the object: axes with the same names are shared
-    numbers: list[int] = []
-    fresh = count().__next__
-    for learner, part in zip(cases.learners, cases.parts, strict=True):
-        axes = learner.state.axes
-        if id(axes) not in tables:
-            tables[id(axes)] = axes, defaultdict(fresh)
-        numbers += map(tables[id(axes)][1].__getitem__, cases.advice[part])
-    distinct = fresh()
-    group = np.empty(distinct, dtype=np.int64)
-    predictions = np.full((distinct, len(axes.experts)), ABSENT, dtype=np.int64)
-    for axes, known in tables.values():
-        _fill(group, predictions, axes, known)
-    places = np.array(numbers)
-    return group.take(places), predictions.take(places, axis=0)
+def _indices(cases: Cases) -> tuple[Ints, Indices]:
+    """Groups [n] and predictions [n, f]."""
+    group: list[int] = []
+    rows: list[bytes] = []
+    pieces: list[Sequence[Piece]] = []
+    parts = zip([learner.state.axes for learner in cases.learners], cases.parts, strict=True)
+    for _, alike in groupby(parts, lambda part: id(part[0])):  # axes with the same names are shared
+        some = list(alike)
+        (axes, first), (_, last) = some[0], some[-1]
+        known, advice = _known_of(axes), cases.advice[first.start : last.stop]
+        group += map(known.groups.__getitem__, [each.panel for each in advice])
+        pieces += (came := [each.pieces for each in advice])
+        rows += map(known.rows.__getitem__, chain.from_iterable(came))
+    said: Indices = np.frombuffer(b"".join(rows), np.int16).reshape(len(rows), -1)
+    if len(rows) > len(pieces):
+        said = _added(said, list(map(len, pieces)))
+    return np.array(group, dtype=np.int64), said + np.int16(ABSENT)
 
 
-def _fill(group: Ints, predictions: Ints, axes: Axes, known: Mapping[Advice, int]) -> None:
-    """The rows of advice, by number, for learners of these names."""
-    numbers: dict[Piece, int] = defaultdict(count().__next__)
-    chosen: list[tuple[Ints, Ints]] = []
-    for pieces, rows in _in_pieces(known):
-        for place in zip(*pieces, strict=True):
-            which = np.fromiter(map(numbers.__getitem__, place), np.int64, len(rows))
-            chosen.append((rows, which))
-    table = np.zeros((len(numbers), predictions.shape[1]), dtype=np.int64)
-    widths = [len(piece.experts) for piece in numbers]
-    experts = [axes.expert_index[expert] for piece in numbers for expert in piece.experts]
-    said = [axes.label_index[label] for piece in numbers for label in piece.labels]
-    table[np.repeat(np.arange(len(widths)), widths), np.array(experts, dtype=np.int64)] = (
-        np.array(said, dtype=np.int64) - ABSENT
-    )
-    # Pieces of one request are from different experts, and who is absent counts 0 here: they add up.
-    for rows, which in chosen:
-        predictions[rows] += table[which]
-    groups = {panel: axes.group_index[panel.group] for panel in {advice.panel for advice in known}}
-    group[list(known.values())] = [groups[advice.panel] for advice in known]
+def _added(rows: Indices, counts: Sequence[int]) -> Indices:
+    """The sum of the first ``counts[0]`` rows, of the next ``counts[1]``, and so on.
+
+    >>> _added(np.array([[1, 0], [0, 2], [3, 3]]), [2, 1]).tolist()
+    [[1, 2], [3, 3]]
+    """
+    width = counts[0]
+    if counts.count(width) < len(counts):
+        return np.add.reduceat(rows, np.cumsum([0, *counts[:-1]]), axis=0)
+    total = rows[::width]
+    for place in range(1, width):
+        total = total + rows[place::width]
+    return total
 
 
-def _in_pieces(known: Mapping[Advice, int]) -> Iterator[tuple[list[Sequence[Piece]], Ints]]:
-    """The pieces of advice, and its rows, for all that came in equally many of them. Mostly that is all."""
-    pieces = [advice.pieces for advice in known]
-    rows, counts = np.fromiter(known.values(), np.int64, len(known)), list(map(len, pieces))
-    if len(set(counts)) == 1:
-        yield pieces, rows
-        return
-    for number in set(counts):
-        mine = [i for i, count_of_one in enumerate(counts) if count_of_one == number]
-        yield [pieces[i] for i in mine], rows[mine]
+class _Known:
+    """What was said before, for learners of certain names."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.groups, self.rows = _Groups(axes), _Rows(axes)
+
+
+class _Groups(dict[Panel, int]):
+    """The index of the group of a case, each looked up once."""
+
+    def __init__(self, axes: Axes) -> None:
+        self._index = axes.group_index
+
+    def __missing__(self, panel: Panel) -> int:
+        group = self[panel] = self._index[panel.group]
+        return group
+
+
+class _Rows(dict[Piece, bytes]):
+    """What a piece of advice says, as a row of numbers, each worked out once: the index of the label plus one for each
+    of its experts, 0 for others. Pieces of one request are from different experts: their rows add up."""
+
+    remembered = 0
+    """predictions, for learners of all names together"""
+
+    def __init__(self, axes: Axes) -> None:
+        self._axes = axes
+
+    def __missing__(self, piece: Piece) -> bytes:
+        experts, labels = self._axes.expert_index, self._axes.label_index
+        row = [0] * len(experts)
+        for expert, label in zip(piece.experts, piece.labels, strict=True):
+            row[experts[expert]] = labels[label] - ABSENT
+        text = self[piece] = array("h", row).tobytes()
+        _Rows.remembered += len(piece.experts)
+        if _Rows.remembered >= MOST:
+            _Rows.remembered = 0
+            _known_of.cache_clear()
+        return text
+
+
+@lru_cache(maxsize=10_000)
+def _known_of(axes: Axes) -> _Known:
+    return _Known(axes)
 
 
 def _follow(axes: Axes, ids: Sequence[str], drawn: Mapping[str, Drawn], verdict: Verdicts) -> None:
