@@ -16,7 +16,7 @@ import numpy as np
 
 from .axes import Axes
 from .errors import IncompatibleState, InvalidInput
-from .exact import Ints
+from .exact import Indices, Ints
 
 ABSENT = -1
 """In an array of predictions: this expert gave none."""
@@ -212,7 +212,7 @@ class Counters:
         learner: Ints,
         group: Ints,
         label: Ints,
-        predictions: Ints,
+        predictions: Indices,
         decided: Ints,
         weight: Ints | int | None = None,
     ) -> None:
@@ -229,11 +229,12 @@ class Counters:
         cells = self.shape.groups * self.shape.labels
         self._add(start + (seen + cell), 1)
         self._add(start + (labels + cell), units)
+        true = label.astype(predictions.dtype)  # numbers of one size are compared in half the time
         for expert, said in enumerate(predictions.T):
             place = start + (expert * cells + cell)
             counted = units * (said != ABSENT)
             self._add(trials + place, counted)
-            self._add(losses + place, counted * (said != label))
+            self._add(losses + place, counted * (said != true))
         for policy, made in enumerate(decided.T):
             self._add(start + (outcomes + (policy * cells + cell) * self.shape.labels + made), units)
 

@@ -106,9 +106,11 @@ def _lessons(joined: Sequence[Joined], row: Ints, rows: PendingRows, number: Int
     label_index = np.stack([table.label_index for table in tables])
     expert_index = np.stack([table.expert_index for table in tables])
     group = np.stack([table.group_index for table in tables])[row, rows.group]
-    predictions = np.full((count, len(axes.experts)), ABSENT, dtype=np.int64)
-    for expert in range(rows.predictions.shape[1]):
-        predictions[np.arange(count), expert_index[row, expert]] = label_index[row, rows.predictions[:, expert]]
+    starts, first_label = np.arange(count) * len(axes.experts), row * label_index.shape[1]
+    predictions = np.full(count * len(axes.experts), ABSENT, dtype=np.int16)
+    # With a single index NumPy is much faster than with several.
+    known = expert_index.T[: rows.predictions.shape[1]].take(row, axis=1)
+    predictions[starts + known] = label_index.ravel().take(first_label + rows.predictions.T)
     by_policy = {
         policy: rows.decided[:, known]
         for policy, known in first.names.policies.known.items()
@@ -122,4 +124,4 @@ def _lessons(joined: Sequence[Joined], row: Ints, rows: PendingRows, number: Int
     weight = None
     if rows.propensity is not None and first.rules.settings.feedback == "positive-only":
         weight = np.array([label_weight(parts + 1) for parts in rows.propensity.tolist()], dtype=np.int64)
-    return Labels(row, at, group, label_index[row, number + 1], predictions, decided, weight)
+    return Labels(row, at, group, label_index[row, number + 1], predictions.reshape(count, -1), decided, weight)

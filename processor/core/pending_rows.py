@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .entry import PENDING, PENDING_WEIGHTED
-from .exact import Ints
+from .exact import Indices, Ints
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -49,9 +49,9 @@ class PendingRows:
     remove: Ints
     propensity: Ints | None
     group: Ints
-    decided: Ints
+    decided: Indices
     """[n, policy number]"""
-    predictions: Ints
+    predictions: Indices
     """[n, expert number]"""
 
 
@@ -66,19 +66,20 @@ def encode_pending(rows: PendingRows, kinds: int) -> list[bytes]:
     packed = heads.view(np.uint8).reshape(len(heads), _SIZE)
     if rows.propensity is not None:
         packed = np.concatenate([packed, rows.propensity.astype(">u4").view(np.uint8).reshape(-1, _PROPENSITY)], axis=1)
-    return _with_numbers(packed, np.concatenate([rows.decided, rows.predictions], axis=1), kinds + 1)
+    return _with_numbers(packed, [*rows.decided.T, *rows.predictions.T], kinds + 1)
 
 
-def _with_numbers(heads: Bytes, digits: Ints, base: int) -> list[bytes]:
+def _with_numbers(heads: Bytes, digits: Sequence[Indices], base: int) -> list[bytes]:
     """Each row of bytes, then its digits as one number, the first digit the least, in as few bytes as it needs."""
-    if base ** digits.shape[1] > _LARGEST:
+    if base ** len(digits) > _LARGEST:
         return [
             head.tobytes() + number.to_bytes((number.bit_length() + 7) >> 3, "big")
             for head, number in zip(heads, _long_numbers(digits, base), strict=True)
         ]
-    numbers = np.zeros(len(digits), dtype=np.int64)
-    for column in reversed(digits.T):
-        numbers = numbers * base + column
+    numbers = np.zeros(len(heads), dtype=np.int64)
+    for column in reversed(digits):
+        numbers *= base
+        numbers += column
     lengths = np.searchsorted(_POWERS, numbers, side="right")
     tails = numbers.astype(">u8").view(np.uint8).reshape(len(numbers), 8)
     found = [b""] * len(numbers)
@@ -123,23 +124,23 @@ def decode_pending(entries: Sequence[bytes]) -> PendingRows:
     )
 
 
-def _columns(digits: Ints, start: Ints, count: Ints) -> Ints:
+def _columns(digits: Indices, start: Ints, count: Ints) -> Indices:
     """``count`` columns of each row from ``start`` on, 0 beyond."""
     width = int(count.max(initial=0))
     if not len(digits) or (start == start[0]).all():
         first = int(start[0]) if len(start) else 0
-        found = digits[:, first : first + width].copy()
+        found: Indices = digits[:, first : first + width]
     else:
         padded = np.pad(digits, ((0, 0), (0, width)))
-        found = np.take_along_axis(padded, start[:, None] + np.arange(width), axis=1)
+        found = padded[np.arange(len(padded))[:, None], start[:, None] + np.arange(width)]
     if not (count == width).all():
-        found[np.arange(width) >= count[:, None]] = 0
+        found = found * (np.arange(width) < count[:, None])
     return found
 
 
-def _long_numbers(digits: Ints, base: int) -> list[int]:
+def _long_numbers(digits: Sequence[Indices], base: int) -> list[int]:
     found = []
-    for row in digits.tolist():
+    for row in np.stack(digits, axis=1).tolist():
         number = 0
         for digit in reversed(row):
             number = number * base + digit
@@ -147,11 +148,11 @@ def _long_numbers(digits: Ints, base: int) -> list[int]:
     return found
 
 
-def _digits_of(tails: Sequence[bytes], base: Ints, count: int) -> Ints:
+def _digits_of(tails: Sequence[bytes], base: Ints, count: int) -> Indices:
     """[n, count]: the digits of each number, given as its bytes, in its own base."""
     if max(map(len, tails), default=0) < 8:
         return _digits(np.frombuffer(b"".join([tail.rjust(8, b"\0") for tail in tails]), ">u8"), base, count)
-    digits = np.zeros((len(tails), count), dtype=np.int64)
+    digits = np.zeros((len(tails), count), dtype=np.int16)
     for i, tail in enumerate(tails):
         number = int.from_bytes(tail, "big")
         for column in range(count):
@@ -159,13 +160,13 @@ def _digits_of(tails: Sequence[bytes], base: Ints, count: int) -> Ints:
     return digits
 
 
-def _digits(numbers: npt.NDArray[np.uint64], base: Ints, count: int) -> Ints:
+def _digits(numbers: npt.NDArray[np.uint64], base: Ints, count: int) -> Indices:
     """The same of numbers of less than 8 bytes."""
-    digits = np.zeros((len(numbers), count), dtype=np.int64)
+    digits = np.empty((count, len(numbers)), dtype=np.int16)
     left = numbers.astype(np.int64)
     divisor = base[0] if len(base) and (base == base[0]).all() else base  # by a single number is much faster
-    for column in range(count):
+    for column in digits:
         rest = left // divisor
-        digits[:, column] = left - rest * divisor
+        column[:] = left - rest * divisor
         left = rest
-    return digits
+    return digits.T

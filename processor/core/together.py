@@ -95,7 +95,7 @@ class Labels:
     at: Ints
     group: Ints
     label: Ints
-    predictions: Ints
+    predictions: Indices
     decided: Ints
     weight: Ints | None = None
 
