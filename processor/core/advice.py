@@ -36,8 +36,8 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
     """sorted"""
     order: Order
     """in which they came"""
-    head: bytes
-    """how what is said begins, as MessagePack"""
+    begun: blake2b
+    """the hash of what is said, begun with the group and how many experts there are; see ``Advice.content``"""
 
 
 class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
@@ -71,8 +71,8 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     pieces: Sequence[Piece]
     labels: frozenset[str]
     """all that were predicted"""
-    _said: bytes = b""
-    """the MessagePack of it, where it came in one piece"""
+    _begun: blake2b | None = None
+    """the hash of all of it but the context, where it came in one piece"""
     _alone: bytes = b""
     """the ``content`` of a request without a context, once asked for"""
 
@@ -81,7 +81,9 @@ class Advice(msgspec.Struct, eq=False, gc=False):
         order = order_of((tuple(predictions),))
         piece = Piece.of(predictions, order)
         panel = panel_of(group, order)
-        return cls(panel, [piece], piece.kinds, panel.head + b"".join(piece.said))
+        begun = panel.begun.copy()
+        begun.update(b"".join(piece.said))
+        return cls(panel, [piece], piece.kinds, begun)
 
     @property
     def group(self) -> str:
@@ -101,14 +103,14 @@ class Advice(msgspec.Struct, eq=False, gc=False):
         """
         if not context and self._alone:
             return self._alone
-        begun = _begin()
-        if self._said:
-            begun.update(self._said + _encode(context))
+        if self._begun is not None:
+            begun = self._begun.copy()
+            begun.update(_encode(context))
         else:
-            runs: tuple[bytes, ...] = ()
-            for piece in self.pieces:
+            begun, runs = self.panel.begun.copy(), self.pieces[0].said
+            for piece in self.pieces[1:]:
                 runs += piece.said
-            begun.update(b"".join((self.panel.head, *self.panel.order.weave(runs), _encode(context))))
+            begun.update(b"".join(self.panel.order.weave(runs)) + _encode(context))
         content = begun.digest()
         if not context:
             self._alone = content
@@ -116,8 +118,6 @@ class Advice(msgspec.Struct, eq=False, gc=False):
 
 
 _encode = msgspec.msgpack.encode
-_begin = blake2b(digest_size=4).copy
-"""A hash that has seen nothing: to copy one is cheaper than to make one."""
 
 
 @lru_cache(maxsize=1_024)
@@ -134,7 +134,8 @@ def _head(length: int) -> bytes:
 
 @lru_cache(maxsize=1_024)
 def panel_of(group: str, order: Order) -> Panel:
-    return Panel(group, order.experts, order, _head(3) + _encode(group) + _head(len(order.experts)))
+    begun = blake2b(_head(3) + _encode(group) + _head(len(order.experts)), digest_size=4)
+    return Panel(group, order.experts, order, begun)
 
 
 @lru_cache(maxsize=1_024)
