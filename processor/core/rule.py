@@ -18,6 +18,8 @@ from .exact import ONE, Floats, Indices, Ints, Mask, Parts, ordered_sum, quantis
 
 FEW_NUMBERS = 4_096
 """Up to so many numbers a table is quicker than sorting, however few of them occur."""
+AT_ONCE = 8
+"""So many experts' numbers for a batch of requests fit into a processor's cache; of more, each pass is slower."""
 
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -252,13 +254,17 @@ def _pick(bounds: Parts, which: Ints, draw: Parts) -> Ints:
 def _label_probabilities(instances: Parts, experts: Parts, which: Ints, by_expert: Indices, labels: int) -> Parts:
     """P[n, y] out of 2³²: rounded down, the few units left to the most probable label."""
     q = np.ascontiguousarray(instances.T).take(which, axis=1)  # [i, n]
-    pi = np.ascontiguousarray(experts.T).take(which, axis=2)  # [f, i, n]
+    given_instance = np.zeros((labels - 1, *q.shape), dtype=np.uint64)
+    for start in range(0, len(by_expert), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        pi = np.ascontiguousarray(experts.T[some]).take(which, axis=2)  # [f, i, n]
+        for y, given in enumerate(given_instance):
+            given += (pi * (by_expert[some] == y).astype(np.uint64)[:, None]).sum(axis=0)
     parts = np.empty((labels, len(which)), dtype=np.uint64)
     others = np.full(q.shape, np.uint64(ONE))
-    for y in range(labels - 1):
-        given_instance = (pi * (by_expert == y).astype(np.uint64)[:, None]).sum(axis=0)
-        others -= given_instance
-        parts[y] = times(q, given_instance).sum(axis=0)
+    for y, given in enumerate(given_instance):
+        others -= given
+        parts[y] = times(q, given).sum(axis=0)
     parts[-1] = times(q, others).sum(axis=0)  # the experts' parts add up to one: what is left is the last label's
     left = np.uint64(ONE) - parts.sum(axis=0)
     parts.reshape(-1)[parts.argmax(axis=0) * len(which) + np.arange(len(which))] += left
