@@ -21,7 +21,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
@@ -128,6 +130,8 @@ def _peak_megabytes() -> float:
 
 
 PIECES = {"lines": lines, "parse": parse, "audit": recompute}
+Round = dict[str, dict[str, float]]
+"""What was measured of each piece, one after the other."""
 
 
 def _piece(what: str, folder: Path) -> None:
@@ -138,15 +142,19 @@ def _piece(what: str, folder: Path) -> None:
     print(json.dumps({"events": count, "seconds": seconds, "cpu": busy, "megabytes": _peak_megabytes()}))
 
 
-def fastest(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """Of each piece the run that took the least processor time: what else runs on the machine can only add to it."""
-    runs = [{what: measured(what, folder) for what in PIECES} for _ in range(rounds)]
-    return {what: min((run[what] for run in runs), key=lambda one: one["cpu"]) for what in PIECES}
+def fastest(runs: Sequence[Round], what: str) -> dict[str, float]:
+    """The run that took the least processor time: what else runs on the machine can only add to it."""
+    return min((run[what] for run in runs), key=lambda one: one["cpu"])
+
+
+def ratios_of(runs: Sequence[Round], other: str, by: str) -> list[float]:
+    """Of each round its own, sorted: a machine that is shared is not as fast in one round as in the next."""
+    return sorted(run[other][by] / run["audit"][by] for run in runs)
 
 
 def main(
     sizes: Annotated[list[int] | None, typer.Argument(help="Events in each recording. [default: 100000]")] = None,
-    rounds: Annotated[int, typer.Option(help="Times each is measured; the fastest counts.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Times each is measured, in turn.")] = 3,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
 ) -> None:
     """Audit against reading and parsing the same recording: events per second on one core, and peak memory."""
@@ -157,7 +165,8 @@ def main(
             start = time.perf_counter()
             make(count, folder)
             making = time.perf_counter() - start
-            found = fastest(folder, rounds)
+            runs: list[Round] = [{what: measured(what, folder) for what in PIECES} for _ in range(rounds)]
+        found = {what: fastest(runs, what) for what in PIECES}
         cpu = {what: one["cpu"] / one["events"] for what, one in found.items()}
         wall = {what: one["seconds"] / one["events"] for what, one in found.items()}
         print(f"{int(found['audit']['events'])} events (made in {making:.0f} s), one core")
@@ -168,9 +177,13 @@ def main(
             )
         ratios = {}
         for other in ("parse", "lines"):
-            ratios[other] = {"cpu": cpu[other] / cpu["audit"], "wall": wall[other] / wall["audit"]}
-            by = ratios[other]
-            print(f"  audit/{other} {by['cpu']:.2f} by processor time, {by['wall']:.2f} by the clock", flush=True)
+            each = ratios[other] = {by: ratios_of(runs, other, by) for by in ("cpu", "seconds")}
+            spread = f"{each['cpu'][0]:.2f}–{each['cpu'][-1]:.2f}"
+            print(
+                f"  audit/{other} {median(each['cpu']):.2f} ({spread}) by processor time, "
+                f"{median(each['seconds']):.2f} by the clock; medians of {rounds} rounds",
+                flush=True,
+            )
         figures.append({"making": making, "ratios": ratios, **found})
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=1) + "\n")
