@@ -240,6 +240,35 @@ def test_decisions_written_together_are_those_written_one_by_one(
     assert written == plain
 
 
+def test_tenants_that_are_written_together_write_what_each_writes_alone() -> None:
+    writers = [
+        DecisionWriter(
+            tenant=tenant,
+            groups=groups,
+            labels=("deny", "grant"),
+            experts=("model", "rule"),
+            instances=("deny", "grant"),
+            policy="gforce",
+            objective="gap",
+            config=config,
+        )
+        for tenant, groups, config in (("acme", ("A", "B"), "c0ffee"), ("zeta", ("old", "young"), "c0de"))
+    ]
+    parts = [slice(0, 2), slice(2, 5)]
+    ids, ends = ids_of(["1", "2", "3", "4", "5"]), ends_of([b"", b"{}", b"", b"", b"[1]"], batch=7)
+    choices = [(0, 1, 0, 1), (1, 0, 1, 0), (0, 0, -1, -1), (1, 1, 0, 0), (1, 1, 0, 0)]
+    chances = chances_of(np.array([[n, ONE - n] for n in range(5)], dtype=np.uint64))
+    together = write_decisions(list(zip(writers, parts, strict=True)), ids, choices, chances, ends)
+    alone = [
+        write_decisions(
+            [(writer, slice(0, len(ids[part])))], ids[part], choices[part], [c[part] for c in chances], ends[part]
+        )
+        for writer, part in zip(writers, parts, strict=True)
+    ]
+    assert together == [*alone[0], *alone[1]]
+    assert [b'"acme"' in one for one in together] == [True, True, False, False, False]
+
+
 @given(group=NAMES, said=st.dictionaries(NAMES, NAMES, min_size=1, max_size=5), context=st.binary(max_size=400))
 def test_the_hash_of_a_request_is_that_of_all_it_says(group: str, said: dict[str, str], context: bytes) -> None:
     plain = msgspec.msgpack.encode([group, sorted(said.items()), context])
