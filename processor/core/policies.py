@@ -12,7 +12,7 @@ import numpy as np
 from . import problems
 from .counters import Counters
 from .estimates import Estimates, cross_instance, estimate, keep_rate, weights
-from .exact import Floats, ordered_sum
+from .exact import Floats, Ints, ordered_sum
 from .rule import Rule
 from .settings import Policy, Prior
 from .solver import solve
@@ -26,55 +26,67 @@ def rules_of(
     ``labels`` are the names behind the counters' label axis; λ may differ between them.
     """
     estimates = estimate(counters, prior)
-    return {name: _rule(policy, counters, estimates, labels) for name, policy in policies.items()}
+    bases = [_base(policy, estimates) for policy in policies.values()]
+    exponents, keep = (np.concatenate(each, axis=2) for each in zip(*bases, strict=True))
+    everyone = weights(exponents, keep)
+    ends = np.cumsum([own.shape[2] for own, _ in bases])
+    found = zip(policies.items(), bases, np.split(everyone, ends[:-1], axis=2), strict=True)
+    return {name: _rule(policy, *base, own, counters, estimates, labels) for (name, policy), base, own in found}
 
 
 def rule_of(policy: Policy, counters: Counters, labels: tuple[str, ...], prior: Prior = Prior()) -> Rule:
     """The rule of one policy."""
-    return _rule(policy, counters, estimate(counters, prior), labels)
+    return rules_of({"": policy}, counters, labels, prior)[""]
 
 
-def _rule(policy: Policy, counters: Counters, estimates: Estimates, labels: tuple[str, ...]) -> Rule:
+def _base(policy: Policy, estimates: Estimates) -> tuple[Ints, Floats]:
+    """The exponents [b, g, i, f] and 1 − η [b, g, i] of a policy's instances.
+
+    Without instances it is plain multiplicative weights: one set for everybody, or one for each group.
+    """
+    exponents, labels = estimates.exponents, estimates.labels
+    if not policy.has_instances:
+        exponents, labels = estimates.without_instances
     if policy.policy == "mw":
-        return _without_instances(policy, estimates, per_group=False)
-    if policy.policy == "groupaware":
-        return _without_instances(policy, estimates, per_group=True)
+        exponents = np.broadcast_to(exponents.sum(axis=1, keepdims=True), exponents.shape)
+        labels = np.broadcast_to(ordered_sum(labels, axis=1)[:, None], labels.shape)
+    return exponents, keep_rate(policy.eta, labels, exponents.shape[3])
+
+
+def _rule(
+    policy: Policy,
+    exponents: Ints,
+    keep: Floats,
+    everyone: Floats,
+    counters: Counters,
+    estimates: Estimates,
+    labels: tuple[str, ...],
+) -> Rule:
+    if policy.policy != "gforce":
+        return Rule(np.ones(keep.shape), exponents, keep, everyone=everyone)
     fairness, regret = _balance(policy, counters, labels)
     if policy.objective == "mixture":
-        return _mixture(policy, estimates, fairness, regret)
-    return _gforce(policy, estimates, fairness, regret)
+        return Rule(np.ones(keep.shape), exponents, keep, shares=_mixture(estimates, fairness, regret)[:, :, None])
+    return Rule(_selection(policy, estimates, everyone, fairness, regret), exponents, keep, everyone=everyone)
 
 
-def _gforce(policy: Policy, estimates: Estimates, fairness: Floats, regret: Floats) -> Rule:
-    _, groups, kinds, experts = estimates.exponents.shape
-    if policy.objective in ("bound", "paper"):
+def _selection(policy: Policy, estimates: Estimates, everyone: Floats, fairness: Floats, regret: Floats) -> Floats:
+    """q[b, g, k]"""
+    _, groups, kinds, _ = everyone.shape
+    if policy.is_binary:
         problems.check_binary(policy.objective, groups, kinds)
-    keep = keep_rate(policy.eta, estimates.labels, experts)
-    everyone = weights(estimates.exponents, keep, np.ones(experts, dtype=bool))
-    cross = cross_instance(everyone, estimates.error)
     build = {"gap": problems.gap, "bound": problems.bound, "paper": problems.paper}[policy.objective]
     scale = np.maximum(fairness.max(axis=1), regret)
     scale = np.where(scale > 0, scale, 1.0)
-    problem = build(estimates, cross, fairness / scale[:, None], regret / scale)
-    return Rule(solve(problem), estimates.exponents, keep, everyone=everyone)
+    cross = cross_instance(everyone, estimates.error)
+    return solve(build(estimates, cross, fairness / scale[:, None], regret / scale))
 
 
-def _mixture(policy: Policy, estimates: Estimates, fairness: Floats, regret: Floats) -> Rule:
+def _mixture(estimates: Estimates, fairness: Floats, regret: Floats) -> Floats:
+    """r[b, g, f]"""
     scale = np.maximum(fairness.max(axis=1), np.sqrt(regret))
     scale = np.where(scale > 0, scale, 1.0)
-    problem = problems.mixture(estimates, fairness / scale[:, None], regret / (scale * scale))
-    fallback = _without_instances(policy, estimates, per_group=True)
-    return Rule(fallback.selection, fallback.exponents, fallback.keep, shares=solve(problem))
-
-
-def _without_instances(policy: Policy, estimates: Estimates, *, per_group: bool) -> Rule:
-    """Plain multiplicative weights: one set for everybody, or one for each group."""
-    exponents, labels = estimates.without_instances
-    if not per_group:
-        exponents = np.broadcast_to(exponents.sum(axis=1, keepdims=True), exponents.shape)
-        labels = np.broadcast_to(ordered_sum(labels, axis=1)[:, None], labels.shape)
-    keep = keep_rate(policy.eta, labels, exponents.shape[3])
-    return Rule(np.ones(keep.shape), exponents, keep)
+    return solve(problems.mixture(estimates, fairness / scale[:, None], regret / (scale * scale)))
 
 
 def _balance(policy: Policy, counters: Counters, labels: tuple[str, ...]) -> tuple[Floats, Floats]:

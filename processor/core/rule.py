@@ -5,6 +5,7 @@ It holds for a whole batch of learners and until their counters change. Deciding
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -148,12 +149,12 @@ class Rule:
     keep: Floats
     """[b, g, i]: 1 − η"""
     shares: Floats | None = None
-    """r[b, g, f] of a mixture"""
+    """r[b, g, i, f] of a mixture; where they are 0 the weights say who is asked"""
     everyone: Floats | None = None
     """π[b, g, i, f] with every expert present, if that has been worked out already"""
 
     @cached_property
-    def _selection_parts(self) -> Parts:
+    def selection_parts(self) -> Parts:
         return quantise(self.selection)
 
     @cached_property
@@ -171,60 +172,21 @@ class Rule:
         everyone = np.ones((batch.size, self.exponents.shape[3]), dtype=bool)
         return self._parts_among(batch.ravel(), groups.ravel(), everyone).reshape(self.exponents.shape)
 
-    def decide(
-        self,
-        asked: Questions,
-        labels: int,
-        explore: tuple[int, float] | None = None,
-        *,
-        published: bool = True,
-    ) -> Decided:
-        """Decide requests.
-
-        ``explore`` is (index of the positive label, φ): with probability φ the decision is positive whatever
-        the experts say. Probabilities are worked out only for what is ``published``.
-        """
-        self._check(asked, labels)
-        which, draws = asked.kinds.which, asked.by_draw
-        instances, experts = self._parts_for(asked)
-        count = instances.shape[1]
-        instance = _pick(np.cumsum(instances, axis=1), which, draws[0])
-        bounds = np.cumsum(experts, axis=2)
-        expert = _pick(bounds.reshape(-1, bounds.shape[2]), which * count + instance, draws[1])
-        label = asked.predictions.ravel().take(asked.starts + expert).astype(np.int64)
-        probabilities = np.empty((len(label), 0), np.uint64)
-        if published:
-            probabilities = _label_probabilities(instances, experts, which, asked.by_expert, labels)
-        if explore is not None:
-            positive, floor = explore
-            floor_parts = np.uint64(round(floor * ONE))
-            explored = draws[2] < floor_parts
-            label = np.where(explored, positive, label)
-            instance = np.where(explored, ABSENT, instance)
-            expert = np.where(explored, ABSENT, expert)
-            if published:
-                probabilities = _with_floor(probabilities, positive, floor_parts)
-        return Decided(label, instance, expert, probabilities)
+    def decide(self, asked: Questions, labels: int, explore: tuple[int, float] | None = None) -> Decided:
+        """Decide requests; see ``decide``."""
+        return decide({"": self}, asked, labels, explore)[""]
 
     def chances(self, group: int, present: Mask, learner: int = 0) -> tuple[Parts, Parts]:
         """How likely each instance was [i], and each expert given the instance [i, f], for one case; out of 2³²."""
         experts = self._parts_among(np.array([learner]), np.array([group]), present[None, :])
-        return self._selection_parts[learner, group], experts[0]
+        return self.selection_parts[learner, group], experts[0]
 
-    def _check(self, asked: Questions, labels: int) -> None:
-        if len(asked.silent):
-            row = int(asked.silent[0])
-            raise InvalidInput(f"request {row} has no prediction at all: send at least one expert's advice")
-        if asked.highest >= labels:
-            raise InvalidInput(f"a prediction has label index {asked.highest} but there are {labels} labels")
-
-    def _parts_for(self, asked: Questions) -> tuple[Parts, Parts]:
-        """q[k, i] and π[k, i, f] for each kind of request, the latter over the experts present in it."""
+    def parts_for(self, asked: Questions) -> Parts:
+        """π[k, i, f] for each kind of request, over the experts present in it."""
         kinds = asked.kinds
-        instances = self._selection_parts[kinds.learner, kinds.group]
         if asked.complete:
-            return instances, self.expert_parts[kinds.learner, kinds.group]
-        return instances, self._parts_among(kinds.learner, kinds.group, kinds.present)
+            return self.expert_parts[kinds.learner, kinds.group]
+        return self._parts_among(kinds.learner, kinds.group, kinds.present)
 
     def _parts_among(self, learner: Ints, group: Ints, present: Mask) -> Parts:
         place = learner * self.keep.shape[1] + group
@@ -232,20 +194,89 @@ class Rule:
         keep = self.keep.reshape(-1, self.keep.shape[2]).T.take(place, axis=1).T
         pi = weights(exponents, keep, np.asfortranarray(present)[:, None, :])
         if self.shares is not None:
-            shares = np.where(present, self.shares[learner, group], 0.0)
-            total = ordered_sum(shares, axis=1)[:, None]
-            mixed = shares / np.where(total > 0, total, 1.0)
-            pi = np.where((total > 0)[:, None], mixed[:, None, :], pi)
+            shares = np.where(present[:, None, :], self.shares[learner, group], 0.0)
+            total = ordered_sum(shares, axis=2)[:, :, None]
+            pi = np.where(total > 0, shares / np.where(total > 0, total, 1.0), pi)
         return quantise(pi)
+
+
+def decide(
+    rules: Mapping[str, Rule],
+    asked: Questions,
+    labels: int,
+    explore: tuple[int, float] | None = None,
+    published: str | None = None,
+) -> dict[str, Decided]:
+    """What each of these rules decides, all by the same draws.
+
+    ``explore`` is (index of the positive label, φ): with probability φ the decision is positive whatever the experts
+    say. Probabilities are worked out only for the rule that is ``published``, or for all if none is named.
+    """
+    _check(asked, labels)
+    kinds, (first, second, third) = asked.kinds, asked.by_draw
+    which, sizes = kinds.which, [rule.selection.shape[2] for rule in rules.values()]
+    experts = _side_by_side(list(rules.values())).parts_for(asked)
+    starts = np.cumsum([0, *sizes])
+    instance = np.zeros((len(rules), len(which)), dtype=np.int64)
+    for number, rule in enumerate(rules.values()):
+        if sizes[number] > 1:
+            instance[number] = _pick(np.cumsum(rule.selection_parts[kinds.learner, kinds.group], axis=1), which, first)
+    bounds = np.cumsum(experts, axis=2).reshape(-1, experts.shape[2])
+    expert = _pick(bounds, which * experts.shape[1] + starts[:-1, None] + instance, second)
+    label = asked.predictions.ravel().take(asked.starts + expert).astype(np.int64)
+    if explore is not None:
+        positive, floor_parts = explore[0], np.uint64(round(explore[1] * ONE))
+        explored = third < floor_parts
+        label[:, explored] = positive
+        instance[:, explored] = expert[:, explored] = ABSENT
+    decided = {}
+    for number, (name, rule) in enumerate(rules.items()):
+        probabilities = np.empty((len(which), 0), np.uint64)
+        if published in (None, name):
+            own = experts[:, starts[number] : starts[number + 1]]
+            instances = rule.selection_parts[kinds.learner, kinds.group]
+            probabilities = _label_probabilities(instances, own, which, asked.by_expert, labels)
+            if explore is not None:
+                probabilities = _with_floor(probabilities, positive, floor_parts)
+        decided[name] = Decided(label[number], instance[number], expert[number], probabilities)
+    return decided
+
+
+def _check(asked: Questions, labels: int) -> None:
+    if len(asked.silent):
+        row = int(asked.silent[0])
+        raise InvalidInput(f"request {row} has no prediction at all: send at least one expert's advice")
+    if asked.highest >= labels:
+        raise InvalidInput(f"a prediction has label index {asked.highest} but there are {labels} labels")
+
+
+def _side_by_side(rules: Sequence[Rule]) -> Rule:
+    """One rule with the instances of all of these, for what is worked out for each instance by itself."""
+    if len(rules) == 1:
+        return rules[0]
+    shares, everyone = None, None
+    if any(rule.shares is not None for rule in rules):
+        each = [np.zeros(rule.exponents.shape) if rule.shares is None else rule.shares for rule in rules]
+        shares = np.concatenate(each, axis=2)
+    known = [rule.everyone for rule in rules if rule.everyone is not None]
+    if len(known) == len(rules):
+        everyone = np.concatenate(known, axis=2)
+    return Rule(
+        np.concatenate([rule.selection for rule in rules], axis=2),
+        np.concatenate([rule.exponents for rule in rules], axis=2),
+        np.concatenate([rule.keep for rule in rules], axis=2),
+        shares,
+        everyone,
+    )
 
 
 def _pick(bounds: Parts, which: Ints, draw: Parts) -> Ints:
     """The entry that a draw below 2³² falls on; ``bounds`` are the cumulative parts, ``which`` the row of each draw.
 
-    The last bound is 2³², which no draw reaches.
+    The last bound is 2³², which no draw reaches. ``which`` may have several rows, all for the same draws.
     """
     columns = np.ascontiguousarray(bounds.T)[:-1].take(which, axis=1)
-    picked = np.zeros(len(draw), dtype=np.int64)
+    picked = np.zeros(which.shape, dtype=np.int64)
     for passed in draw >= columns:
         picked += passed
     return picked

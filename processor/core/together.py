@@ -21,7 +21,7 @@ from .counters import ABSENT, Counters
 from .draws import digests, uniforms
 from .exact import Indices, Ints
 from .policies import rules_of
-from .rule import Decided, Questions, distinct
+from .rule import Decided, Questions, decide, distinct
 
 if TYPE_CHECKING:
     from .learner import Drawn, Learner
@@ -117,10 +117,7 @@ def decide_alike(cases: Cases) -> Verdicts:
         assert settings.explore is not None
         explore = (labels.index(settings.positive), settings.explore)
     rules = rules_of(first.policies, counters, labels, settings.prior)
-    decided = {
-        name: rule.decide(asked, len(labels), explore, published=name == IN_FORCE) for name, rule in rules.items()
-    }
-    verdicts = Verdicts(group, predictions, decided)
+    verdicts = Verdicts(group, predictions, decide(rules, asked, len(labels), explore, published=IN_FORCE))
     for number, drawn in cases.drawn.items():
         part = cases.parts[number]
         _follow(learners[number].state.axes, cases.ids[part], drawn, verdicts.part(part))
@@ -247,13 +244,19 @@ def _follow(axes: Axes, ids: Sequence[str], drawn: Mapping[str, Drawn], verdict:
 
 
 def _add(learners: Sequence[Learner], row: Ints, at: Ints, count: Callable[[Counters, Ints], None]) -> None:
-    """Count into one row for each learner and time bucket, and add these to the learners' states."""
+    """Count into one row for each learner and time bucket, and add these to the learners' states.
+
+    There is something to count for every learner.
+    """
     numbers = at // learners[0].state.bucket
     lowest = int(numbers.min())
     width = int(numbers.max()) - lowest + 1
-    places = row * width + (numbers - lowest)
-    some, rows = distinct(places, len(learners) * width)
-    delta = learners[0].state.lifetime.zeros_like(len(some))
+    places, rows = list(range(len(learners))), row
+    if width > 1:
+        each = row * width + (numbers - lowest)
+        some, rows = distinct(each, len(learners) * width)
+        places = each[some].tolist()
+    delta = learners[0].state.lifetime.zeros_like(len(places))
     count(delta, rows)
-    for place, counts in zip(places[some].tolist(), delta.flat, strict=True):
+    for place, counts in zip(places, delta.flat, strict=True):
         learners[place // width].state.add(place % width + lowest, counts)

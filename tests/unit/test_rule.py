@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from processor.core import ABSENT, InvalidInput, Policy, rule_of
 from processor.core.draws import draws
 from processor.core.exact import ONE, Parts, _power_of_many, power, quantise, times
-from processor.core.rule import Questions, Rule, distinct
+from processor.core.policies import rules_of
+from processor.core.rule import Questions, Rule, decide, distinct
 
 from .strategies import axes, random_counters
 
@@ -66,12 +67,33 @@ def test_requests_decided_together_are_decided_as_one_by_one(
     of, labels = axes(*shape), shape[1]
     rule = rule_of(policy, random_counters(rng, of, batch=7), of.labels)
     asked = questions(rng, shape, 60, missing)
-    made, shadow = rule.decide(asked, labels), rule.decide(asked, labels, published=False)
+    made = rule.decide(asked, labels)
     for row in range(60):
         label, instance, expert, parts = plain(rule, asked, row, labels)
         assert (made.label[row], made.instance[row], made.expert[row]) == (label, instance, expert)
-        assert (shadow.label[row], shadow.instance[row], shadow.expert[row]) == (label, instance, expert)
         assert made.probabilities[row].tolist() == parts
+
+
+@pytest.mark.parametrize("explore", [None, (1, 0.3)])
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+@pytest.mark.parametrize("shape", [(2, 2, 4), (3, 3, 1), (1, 2, 20)], ids=str)
+def test_rules_that_decide_together_decide_as_each_alone(
+    shape: tuple[int, int, int], missing: float, explore: tuple[int, float] | None
+) -> None:
+    rng = np.random.default_rng([*shape, int(10 * missing)])
+    of, labels = axes(*shape), shape[1]
+    counters = random_counters(rng, of, batch=7)
+    policies = {str(number): policy for number, policy in enumerate(POLICIES)}
+    asked = questions(rng, shape, 60, missing)
+    for names in ("01234", "034", "34"):
+        rules = rules_of({name: policies[name] for name in names}, counters, of.labels)
+        together = decide(rules, asked, labels, explore, published="3")
+        for name in names:
+            made, alone = together[name], rule_of(policies[name], counters, of.labels).decide(asked, labels, explore)
+            assert made.label.tolist() == alone.label.tolist()
+            assert made.instance.tolist() == alone.instance.tolist()
+            assert made.expert.tolist() == alone.expert.tolist()
+            assert made.probabilities.tolist() == (alone.probabilities.tolist() if name == "3" else [[]] * 60)
 
 
 def test_a_request_that_cannot_be_decided_is_refused() -> None:
