@@ -52,7 +52,7 @@ def paper_bounds(rule: Rule, counters: Counters, prior: Prior = Prior(), learner
         )
     estimates = estimate(counters, prior)
     experts = rule.exponents.shape[3]
-    pi = weights(rule.exponents, rule.keep, np.ones(experts, dtype=bool))
+    pi = weights(rule.exponents, rule.keep)
     cross = cross_instance(pi, estimates.error)[learner]
     groups, _, kinds = cross.shape
     error = estimates.error[learner]

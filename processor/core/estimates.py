@@ -71,17 +71,21 @@ def _mean_over_known(values: Floats, known: Mask, default: float) -> Floats:
 def _error_rates(trials: Floats, losses: Floats, strength: float) -> Floats:
     known = trials > 0
     smoothed = (losses + strength / 2.0) / (trials + strength)
+    if known.all():
+        return smoothed
     return np.where(known, smoothed, _mean_over_known(smoothed, known, default=0.5))
 
 
 def _exponents(labels: Floats, trials: Floats, losses: Floats, pull: float) -> Ints:
     """An expert's losses, had it predicted for every label; drawn to the mean where it did not."""
-    known = trials > 0
-    rate = losses / np.where(known, trials, 1.0)
-    mean = _mean_over_known(rate, known, default=0.0)
     every = labels[:, None]
-    extrapolated = every * ((losses + pull * mean) / (trials + pull))
-    expected = np.where(trials == every, losses, extrapolated)
+    always = trials == every
+    expected = losses
+    if not always.all():
+        known = trials > 0
+        rate = losses / np.where(known, trials, 1.0)
+        mean = _mean_over_known(rate, known, default=0.0)
+        expected = np.where(always, losses, every * ((losses + pull * mean) / (trials + pull)))
     return np.rint(expected).astype(np.int64).transpose(0, 2, 3, 1)
 
 
@@ -94,13 +98,13 @@ def keep_rate(eta: float | Literal["auto"], labels: Floats, experts: int) -> Flo
     return 1.0 - np.rint(rate * 65536.0) / 65536.0
 
 
-def weights(exponents: Ints, keep: Floats, present: Mask) -> Floats:
-    """Normalised weights π over the last axis, among the experts present.
+def weights(exponents: Ints, keep: Floats, present: Mask | None = None) -> Floats:
+    """Normalised weights π over the last axis, among the experts present; None is everyone.
 
     The smallest exponent *among those present* is subtracted first: relative to an absent best expert all
     weights could underflow to 0/0.
     """
-    if present.all():
+    if present is None:
         raw = power(keep[..., None], exponents - exponents.min(axis=-1, keepdims=True))
     else:
         lowest = np.where(present, exponents, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)

@@ -24,7 +24,7 @@ def bounds_of(rule: Rule, counters: Counters, prior: Prior) -> dict[str, list[fl
     """
     estimates = estimate(counters, prior)
     experts = rule.exponents.shape[3]
-    pi = weights(rule.exponents, rule.keep, np.ones(experts, dtype=bool))
+    pi = weights(rule.exponents, rule.keep)
     cross = cross_instance(pi, estimates.error)
     _, groups, kinds, _ = cross.shape
     eta = 1.0 - rule.keep.min(axis=(1, 2))

@@ -37,7 +37,7 @@ def test_it_is_optimal_for_the_problems_that_counters_give(seed: int, groups: in
     counters = random_counters(rng, axes(groups, labels, experts), batch=4)
     estimates = estimate(counters, Prior())
     keep = keep_rate(0.35, estimates.labels, experts)
-    cross = cross_instance(weights(estimates.exponents, keep, np.ones(experts, dtype=bool)), estimates.error)
+    cross = cross_instance(weights(estimates.exponents, keep), estimates.error)
     fairness, regret = rng.uniform(0, 1, size=(4, labels)), rng.uniform(0, 1, size=4)
     for problem in (
         problems.gap(estimates, cross, fairness, regret),
@@ -50,7 +50,7 @@ def test_it_is_optimal_for_the_problems_that_counters_give(seed: int, groups: in
 def test_it_is_optimal_for_the_binary_objectives(seed: int, objective: str) -> None:
     counters = random_counters(np.random.default_rng(seed), axes(), batch=4)
     estimates = estimate(counters, Prior())
-    pi = weights(estimates.exponents, keep_rate("auto", estimates.labels, 3), np.ones(3, dtype=bool))
+    pi = weights(estimates.exponents, keep_rate("auto", estimates.labels, 3))
     build = {"bound": problems.bound, "paper": problems.paper}[objective]
     problem = build(estimates, cross_instance(pi, estimates.error), np.ones((4, 2)), np.ones(4))
     assert kkt_residual(problem, solve(problem)).max() <= 1e-9
