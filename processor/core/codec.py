@@ -6,7 +6,9 @@ which each array of counters is packed into the narrowest unsigned integers that
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +25,7 @@ from .state import State
 MAGIC = b"GFORCE"
 VERSION = 1
 _WIDTHS = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<u8")))
-_LARGEST = np.array([0xFF, 0xFFFF, 0xFFFF_FFFF], dtype=np.uint64)
+_LARGEST = np.array([0xFF, 0xFFFF, 0xFFFF_FFFF, (1 << 63) - 1], dtype=np.uint64)
 
 
 def encode_state(state: State) -> bytes:
@@ -86,36 +88,54 @@ def encode_many(many: Sequence[Counters]) -> list[bytes]:
 
 
 def _encode_alike(flats: Sequence[Ints], shape: Shape) -> list[bytes]:
+    filled, starts = _filled(shape)
+    if not filled:
+        return [_record(shape, b"").tobytes()] * len(flats)
     flat = np.concatenate(flats)
-    spans = list(pairwise(shape.bounds))
-    widths = np.stack([_widths(flat[:, start:end]) for start, end in spans])
-    pattern = widths.T @ (len(_WIDTHS) ** np.arange(len(spans)))
+    patterns: defaultdict[bytes, list[int]] = defaultdict(list)
+    for row, pattern in enumerate(_widths(flat, starts)):
+        patterns[pattern].append(row)
     found = [b""] * len(flat)
-    for one in np.unique(pattern):
-        rows = np.nonzero(pattern == one)[0]
-        alike = flat[rows]
-        parts = [_packed(alike[:, start:end], int(widths[i, rows[0]])) for i, (start, end) in enumerate(spans)]
-        together = np.concatenate(parts, axis=1)
-        text, size = together.tobytes(), together.shape[1]
-        for at, row in enumerate(rows.tolist()):
+    for pattern, rows in patterns.items():
+        alike = flat if len(patterns) == 1 else flat[rows]
+        packed = _record(shape, pattern).repeat(len(rows))
+        for name, start, end in filled:
+            packed[name] = alike[:, start:end]
+        text, size = packed.tobytes(), packed.itemsize
+        for at, row in enumerate(rows):
             found[row] = text[at * size : (at + 1) * size]
     return found
 
 
-def _widths(numbers: Ints) -> Ints:
-    """[learner]: which of the widths holds its largest number."""
-    largest = numbers.view(np.uint64).max(axis=1, initial=0)  # a negative one would be the largest of all
-    if (largest >= np.uint64(1 << 63)).any():
+@cache
+def _filled(shape: Shape) -> tuple[list[tuple[str, int, int]], Ints]:
+    """The arrays that hold any numbers: their names in ``_record``, where they begin and end; where they begin."""
+    spans = [(str(i), start, end) for i, (start, end) in enumerate(pairwise(shape.bounds)) if start < end]
+    return spans, np.array([start for _, start, _ in spans], dtype=np.int64)
+
+
+def _widths(flat: Ints, starts: Ints) -> list[bytes]:
+    """For each learner, a byte for each array: which of the widths holds its largest number."""
+    largest = np.maximum.reduceat(flat.view(np.uint64), starts, axis=1)  # a negative one would be the largest of all
+    widths = _LARGEST.searchsorted(largest).astype(np.uint8)
+    if len(_WIDTHS) in widths.tobytes():
         raise IncompatibleState("a counter is negative: counters only ever grow, so this state is damaged")
-    which: Ints = np.searchsorted(_LARGEST, largest)
-    return which
+    rows: list[bytes] = widths.view(f"V{len(starts)}").ravel().tolist()
+    return rows
 
 
-def _packed(numbers: Ints, width: int) -> npt.NDArray[np.uint8]:
-    """[learner, byte]: the width, then the numbers."""
-    mark = np.full((len(numbers), 1), width, np.uint8)
-    narrow = np.ascontiguousarray(numbers.astype(_WIDTHS[width]))
-    return np.concatenate([mark, narrow.view(np.uint8).reshape(len(numbers), -1)], axis=1)
+@lru_cache(maxsize=256)
+def _record(shape: Shape, pattern: bytes) -> npt.NDArray[np.void]:
+    """What is stored of a learner whose arrays have these widths: every width, and after it room for the numbers."""
+    filled, _ = _filled(shape)
+    widths = {name: width for (name, _, _), width in zip(filled, pattern, strict=True)}
+    fields: list[Any] = []
+    for i, (start, end) in enumerate(pairwise(shape.bounds)):
+        fields += ((f"width of {i}", np.uint8), (str(i), _WIDTHS[widths.get(str(i), 0)], (end - start,)))
+    record = np.zeros(1, fields)
+    for name, width in widths.items():
+        record[f"width of {name}"] = width
+    return record
 
 
 def decode_counters(data: bytes, axes: Axes, unit: int) -> Counters:

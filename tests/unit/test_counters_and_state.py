@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.core import ABSENT, Axes, Counters, IncompatibleState, InvalidInput, State, decode_state, encode_state
+from processor.core.codec import decode_counters, encode_counters, encode_many
 from processor.core.counters import WEIGHT_UNIT, label_weight
 
 from .strategies import axes, random_labels, seeds
@@ -152,6 +153,25 @@ def test_a_cut_off_state_is_refused() -> None:
     for end in range(1, len(data)):
         with pytest.raises(IncompatibleState):
             decode_state(data[:end])
+
+
+@given(seed=seeds, shape=st.tuples(*[st.integers(0, 3)] * 4))
+def test_counters_written_together_are_read_back_one_by_one(seed: int, shape: tuple[int, int, int, int]) -> None:
+    of, rng = axes(*shape), np.random.default_rng(seed)
+    many = [Counters.zeros(of) for _ in range(4)]
+    for counters in many[1:]:
+        for array in counters.arrays():
+            array[...] = rng.integers(0, 1 << int(rng.choice([8, 16, 32, 62])), size=array.shape)
+    texts = encode_many(many)
+    assert [decode_counters(text, of, 1) for text in texts] == many
+    assert texts == [encode_counters(counters) for counters in many]
+
+
+def test_a_negative_count_is_refused() -> None:
+    damaged = Counters.zeros(axes())
+    damaged.losses[0, 0, 0, 0] = -1
+    with pytest.raises(IncompatibleState, match="negative"):
+        encode_many([Counters.zeros(axes()), damaged])
 
 
 def test_a_window_that_is_not_kept_is_refused() -> None:
