@@ -24,6 +24,9 @@ ABSENT = -1
 WEIGHT_UNIT = 1 << 20
 """What an ordinary label adds where labels are weighted by how likely they were to be seen."""
 
+AT_ONCE = 16_384
+"""So many places are counted in at once: the memory for more would take longer than the counting."""
+
 
 class Shape(NamedTuple):
     """How many groups, labels, experts and policies are counted."""
@@ -221,22 +224,29 @@ class Counters:
         ``predictions[n, f]`` holds label indices or ``ABSENT``; ``decided[n, p]`` what each policy decided;
         ``weight[n]`` how much each label counts (default: one unit).
         """
-        units = np.empty(group.shape, np.int64)
-        units[...] = self.unit if weight is None else weight
         _check_indices("decided label", decided, self.shape.labels)
-        _, seen, labels, trials, losses, outcomes, _ = self.shape.bounds
-        start, cell = learner * self.shape.size, self._cell(group, label)
-        cells = self.shape.groups * self.shape.labels
-        self._add(start + (seen + cell), 1)
-        self._add(start + (labels + cell), units)
-        true = label.astype(predictions.dtype)  # numbers of one size are compared in half the time
-        for expert, said in enumerate(predictions.T):
-            place = start + (expert * cells + cell)
-            counted = units * (said != ABSENT)
-            self._add(trials + place, counted)
-            self._add(losses + place, counted * (said != true))
-        for policy, made in enumerate(decided.T):
-            self._add(start + (outcomes + (policy * cells + cell) * self.shape.labels + made), units)
+        cell = self._cell(group, label)
+        units = np.empty(len(cell), np.int64)
+        units[...] = self.unit if weight is None else weight
+        start = learner * self.shape.size
+        at_once = AT_ONCE // (2 + 2 * predictions.shape[1] + decided.shape[1]) + 1
+        for first in range(0, len(cell), at_once):
+            some = slice(first, first + at_once)
+            self._add_some(start[some], cell[some], label[some], predictions[some], decided[some], units[some])
+
+    def _add_some(self, start: Ints, cell: Ints, label: Ints, predictions: Indices, decided: Ints, units: Ints) -> None:
+        experts, policies = predictions.shape[1], decided.shape[1]
+        by_cell, by_outcome = _label_places(self.shape, experts, policies)
+        others = len(by_cell)
+        places = np.empty((others + policies, len(cell)), np.int64)
+        np.add(by_cell, start + cell, out=places[:others])
+        np.add(by_outcome + (start + cell * self.shape.labels), decided.T, out=places[others:])
+        counts, said = np.empty_like(places), predictions.T
+        true = label.astype(said.dtype)  # numbers of one size are compared in half the time
+        counts[0], counts[1], counts[others:] = 1, units, units
+        counted = np.multiply(units, said != ABSENT, out=counts[2 : 2 + experts])
+        np.multiply(counted, said != true, out=counts[2 + experts : others])
+        self._add(places.ravel(), counts.ravel())
 
     def regrown(self, old: Axes, new: Axes) -> Counters:
         """The same counts under more names; new names start at zero."""
@@ -245,6 +255,15 @@ class Counters:
         grown = Counters.zeros(new, batch=len(self.flat), unit=self.unit)
         grown.flat[:, _places(old, new)] = self.flat
         return grown
+
+
+@lru_cache(maxsize=1_000)
+def _label_places(shape: Shape, experts: int, policies: int) -> tuple[Ints, Ints]:
+    """Where a label counts, less its cell: seen, labels, trials, losses; outcomes, less the cell and the decision."""
+    _, seen, labels, trials, losses, outcomes, _ = shape.bounds
+    expert, policy = (np.arange(count) * (shape.groups * shape.labels) for count in (experts, policies))
+    by_cell = np.concatenate([[seen, labels], trials + expert, losses + expert])
+    return by_cell[:, None], (outcomes + policy * shape.labels)[:, None]
 
 
 @lru_cache(maxsize=1_000)
@@ -270,7 +289,7 @@ def _places(old: Axes, new: Axes) -> Ints:
 
 def _check_indices(what: str, indices: Ints, count: int) -> None:
     """Beyond its axis an index would count in another cell."""
-    if indices.size and not 0 <= indices.min() <= indices.max() < count:
+    if indices.size and indices.astype(np.uint64).max() >= count:  # a negative one would be the largest of all
         raise InvalidInput(f"a {what} has index {indices.max()} and there are {count}: extend the state first")
 
 
