@@ -15,7 +15,7 @@ from .alerts import Change
 from .counters import ABSENT, label_weight
 from .delays import DELAY_BOUNDS
 from .exact import Ints
-from .pending_rows import PendingRows, decode_pending
+from .pending_rows import Labelled, decode_pending
 from .tenant import Tenant
 from .together import IN_FORCE, Labels, learn_alike, slices
 
@@ -98,7 +98,7 @@ def _counted(row: Ints, value: Ints) -> Iterator[tuple[int, int, int]]:
     return zip((places // width).tolist(), (places % width + lowest).tolist(), counts.tolist(), strict=True)
 
 
-def _lessons(joined: Sequence[Joined], row: Ints, rows: PendingRows, number: Ints, at: Ints) -> Labels:
+def _lessons(joined: Sequence[Joined], row: Ints, rows: Labelled, number: Ints, at: Ints) -> Labels:
     first = joined[0].tenant
     axes = first.learner.state.axes
     count = len(number)

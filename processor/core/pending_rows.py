@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,31 +14,35 @@ import numpy.typing as npt
 from .entry import PENDING, PENDING_WEIGHTED
 from .exact import Indices, Ints
 
-Bytes = npt.NDArray[np.uint8]
-
-_HEAD = np.dtype(
-    [
-        ("kind", "u1"),
-        ("tenant", ">u2"),
-        ("content", ">u4"),
-        ("at", ">u4"),
-        ("due", ">u4"),
-        ("remove", ">u4"),
-        ("group", "u1"),
-        ("kinds", "u1"),
-        ("policies", "u1"),
-        ("experts", "u1"),
-    ]
-)
-_SIZE = _HEAD.itemsize
-_WHOLE = np.dtype([("head", _HEAD), ("tail", ">u8")])
-_WIDE = _WHOLE.itemsize
-"""Shorter entries are read with their digits, as numbers of 8 bytes that begin with them."""
+_HEAD = [
+    ("kind", "u1"),
+    ("tenant", ">u2"),
+    ("content", ">u4"),
+    ("at", ">u4"),
+    ("due", ">u4"),
+    ("remove", ">u4"),
+    ("group", "u1"),
+    ("kinds", "u1"),
+    ("policies", "u1"),
+    ("experts", "u1"),
+]
+_PLAIN = np.dtype([*_HEAD, ("tail", ">u8")])
+_WEIGHTED = np.dtype([*_HEAD, ("propensity", ">u4"), ("tail", ">u8")])
+"""The digits are a number without leading zeros. Here it begins where it does in the entry, and zeros follow."""
+_TAIL = 8
+_WIDE = _PLAIN.itemsize
+_SIZE = _WIDE - _TAIL
 _PROPENSITY = 4
-_POWERS = np.array([1 << 8 * n for n in range(8)], dtype=np.int64)
+_KINDS, _POLICIES, _EXPERTS = range(_SIZE - 3, _SIZE)
+"""Where these are."""
+_POWERS = np.array([1 << 8 * n for n in range(_TAIL)], dtype=np.int64)
 """The least numbers of so many bytes and one."""
+_SHIFTS = np.array([8 * (_TAIL - n) % 64 for n in range(_TAIL + 1)], dtype=np.uint64)
+"""How far numbers of so many bytes are from the beginning of eight."""
 _LARGEST = 1 << 62
 """Digits up to here fit into 64 bits; more experts or labels than that are taken one entry at a time."""
+_TABLE = 1 << 13
+"""Numbers below this are taken apart by looking them up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,92 +62,58 @@ class PendingRows:
     """[n, expert number]"""
 
 
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """What is needed of pending decisions once their labels have come; columns of ``PendingRows``."""
+
+    at: Ints
+    propensity: Ints | None
+    group: Ints
+    decided: Indices
+    predictions: Indices
+
+
 def encode_pending(rows: PendingRows, kinds: int) -> list[bytes]:
     """The entries of decisions of tenants that know ``kinds`` labels."""
-    heads = np.empty(len(rows.tenant), _HEAD)
-    heads["kind"] = PENDING if rows.propensity is None else PENDING_WEIGHTED
-    heads["kinds"] = kinds
-    for name in ("tenant", "content", "at", "due", "remove", "group"):
-        heads[name] = getattr(rows, name)
-    heads["policies"], heads["experts"] = rows.decided.shape[1], rows.predictions.shape[1]
-    packed = heads.view(np.uint8).reshape(len(heads), _SIZE)
-    if rows.propensity is not None:
-        packed = np.concatenate([packed, rows.propensity.astype(">u4").view(np.uint8).reshape(-1, _PROPENSITY)], axis=1)
-    return _with_numbers(packed, [*rows.decided.T, *rows.predictions.T], kinds + 1)
-
-
-def _with_numbers(heads: Bytes, digits: Sequence[Indices], base: int) -> list[bytes]:
-    """Each row of bytes, then its digits as one number, the first digit the least, in as few bytes as it needs."""
-    if base ** len(digits) > _LARGEST:
+    policies, experts = rows.decided.shape[1], rows.predictions.shape[1]
+    weighted, base, count = rows.propensity is not None, kinds + 1, policies + experts
+    whole = _blank(weighted, kinds, policies, experts).repeat(len(rows.tenant))
+    whole["tenant"], whole["content"], whole["at"] = rows.tenant, rows.content, rows.at
+    whole["due"], whole["remove"], whole["group"] = rows.due, rows.remove, rows.group
+    if weighted:
+        whole["propensity"] = rows.propensity
+    starts, head = range(0, whole.nbytes, whole.itemsize), whole.itemsize - _TAIL
+    if base**count > _LARGEST:
+        text = whole.tobytes()
         return [
-            head.tobytes() + number.to_bytes((number.bit_length() + 7) >> 3, "big")
-            for head, number in zip(heads, _long_numbers(digits, base), strict=True)
+            text[start : start + head] + number.to_bytes((number.bit_length() + 7) >> 3, "big")
+            for start, number in zip(starts, _long_numbers(rows, base), strict=True)
         ]
-    numbers = np.zeros(len(heads), dtype=np.int64)
-    for column in reversed(digits):
-        numbers *= base
-        numbers += column
-    lengths = np.searchsorted(_POWERS, numbers, side="right")
-    tails = numbers.astype(">u8").view(np.uint8).reshape(len(numbers), 8)
-    found = [b""] * len(numbers)
-    for length in np.unique(lengths).tolist():
-        mine = np.nonzero(lengths == length)[0]
-        together = np.concatenate([heads[mine], tails[mine, 8 - length :]], axis=1)
-        text, size = together.tobytes(), together.shape[1]
-        for at, row in enumerate(mine.tolist()):
-            found[row] = text[at * size : at * size + size]
-    return found
+    powers = _powers(base, count)
+    numbers = rows.decided @ powers[:policies] + rows.predictions @ powers[policies:]
+    lengths = _POWERS.searchsorted(numbers, side="right")
+    whole["tail"] = numbers.view(np.uint64) << _SHIFTS.take(lengths)
+    text = whole.tobytes()
+    return [text[start : start + head + more] for start, more in zip(starts, lengths.tolist(), strict=True)]
 
 
-def decode_pending(entries: Sequence[bytes]) -> PendingRows:
-    """The columns of entries that are known to be pending; labels and experts not yet known then are 0."""
-    whole = np.frombuffer(b"".join([entry.ljust(_WIDE, b"\0")[:_WIDE] for entry in entries]), _WHOLE)
-    heads = whole["head"]
-    column = {name: heads[name].astype(np.int64) for name in _HEAD.names or ()}
-    policies, experts = column["policies"], column["experts"]
-    base, count = column["kinds"] + 1, int((policies + experts).max(initial=0))
-    lengths = np.fromiter(map(len, entries), np.int64, len(entries))
-    propensity = None
-    if (weighted := heads["kind"] == PENDING_WEIGHTED).any() or lengths.max(initial=0) >= _WIDE:
-        tails = [entry[_SIZE:] for entry in entries]
-        if weighted.any():
-            propensity = np.zeros(len(entries), dtype=np.int64)
-            for i in np.nonzero(weighted)[0]:
-                propensity[i] = int.from_bytes(tails[i][:_PROPENSITY], "big")
-                tails[i] = tails[i][_PROPENSITY:]
-        digits = _digits_of(tails, base, count)
-    else:
-        digits = _digits(whole["tail"].astype(np.uint64) >> (8 * (_WIDE - lengths)).astype(np.uint64), base, count)
-    return PendingRows(
-        tenant=column["tenant"],
-        content=column["content"],
-        at=column["at"],
-        due=column["due"],
-        remove=column["remove"],
-        propensity=propensity,
-        group=column["group"],
-        decided=_columns(digits, np.zeros_like(policies), policies),
-        predictions=_columns(digits, policies, experts),
-    )
+@lru_cache(maxsize=1_000)
+def _blank(weighted: bool, kinds: int, policies: int, experts: int) -> npt.NDArray[np.void]:
+    """What all entries of tenants that know as many names have in common."""
+    blank = np.zeros(1, _WEIGHTED if weighted else _PLAIN)
+    blank["kind"], blank["kinds"] = PENDING_WEIGHTED if weighted else PENDING, kinds
+    blank["policies"], blank["experts"] = policies, experts
+    return blank
 
 
-def _columns(digits: Indices, start: Ints, count: Ints) -> Indices:
-    """``count`` columns of each row from ``start`` on, 0 beyond."""
-    width = int(count.max(initial=0))
-    if not len(digits) or (start == start[0]).all():
-        first = int(start[0]) if len(start) else 0
-        found: Indices = digits[:, first : first + width]
-    else:
-        padded = np.pad(digits, ((0, 0), (0, width)))
-        found = padded[np.arange(len(padded))[:, None], start[:, None] + np.arange(width)]
-    if not (count == width).all():
-        found = found * (np.arange(width) < count[:, None])
-    return found
+@lru_cache(maxsize=1_000)
+def _powers(base: int, count: int) -> Ints:
+    return np.array([base**place for place in range(count)], dtype=np.int64)
 
 
-def _long_numbers(digits: Sequence[Indices], base: int) -> list[int]:
+def _long_numbers(rows: PendingRows, base: int) -> list[int]:
     found = []
-    for row in np.stack(digits, axis=1).tolist():
+    for row in np.concatenate([rows.decided, rows.predictions], axis=1).tolist():
         number = 0
         for digit in reversed(row):
             number = number * base + digit
@@ -148,25 +121,63 @@ def _long_numbers(digits: Sequence[Indices], base: int) -> list[int]:
     return found
 
 
-def _digits_of(tails: Sequence[bytes], base: Ints, count: int) -> Indices:
-    """[n, count]: the digits of each number, given as its bytes, in its own base."""
-    if max(map(len, tails), default=0) < 8:
-        return _digits(np.frombuffer(b"".join([tail.rjust(8, b"\0") for tail in tails]), ">u8"), base, count)
-    digits = np.zeros((len(tails), count), dtype=np.int16)
-    for i, tail in enumerate(tails):
-        number = int.from_bytes(tail, "big")
-        for column in range(count):
-            number, digits[i, column] = divmod(number, int(base[i]))
-    return digits
+def decode_pending(entries: Sequence[bytes]) -> Labelled:
+    """The columns of entries that are known to be pending; labels and experts not yet known then are 0."""
+    text = b"".join([entry.ljust(_WIDE, b"\0")[:_WIDE] for entry in entries])
+    whole, lengths = np.frombuffer(text, _PLAIN), list(map(len, entries))
+    propensity = None
+    if PENDING_WEIGHTED in text[::_WIDE] or max(lengths, default=0) >= _WIDE:
+        propensity, numbers = _one_by_one(entries)
+    else:
+        shifts = _SHIFTS.take(np.array(lengths, dtype=np.int64) - _SIZE)
+        numbers = (whole["tail"].astype(np.uint64) >> shifts).view(np.int64)
+    decided, predictions = _digits_of(text, numbers)
+    return Labelled(whole["at"].astype(np.int64), propensity, whole["group"].astype(np.int64), decided, predictions)
 
 
-def _digits(numbers: npt.NDArray[np.uint64], base: Ints, count: int) -> Indices:
-    """The same of numbers of less than 8 bytes."""
-    digits = np.empty((count, len(numbers)), dtype=np.int16)
-    left = numbers.astype(np.int64)
-    divisor = base[0] if len(base) and (base == base[0]).all() else base  # by a single number is much faster
-    for column in digits:
-        rest = left // divisor
-        column[:] = left - rest * divisor
-        left = rest
-    return digits.T
+def _one_by_one(entries: Sequence[bytes]) -> tuple[Ints | None, npt.NDArray[Any]]:
+    """How likely positive decisions were, and the digits of each entry as a number, of any size."""
+    weighted = [entry[0] == PENDING_WEIGHTED for entry in entries]
+    starts = [_SIZE + _PROPENSITY if each else _SIZE for each in weighted]
+    parts = [int.from_bytes(entry[_SIZE:start], "big") for entry, start in zip(entries, starts, strict=True)]
+    numbers = [int.from_bytes(entry[start:], "big") for entry, start in zip(entries, starts, strict=True)]
+    propensity = np.array(parts, dtype=np.int64) if any(weighted) else None
+    return propensity, np.array(numbers, dtype=np.int64 if max(numbers) <= _LARGEST else object)
+
+
+def _digits_of(text: bytes, numbers: npt.NDArray[Any]) -> tuple[Indices, Indices]:
+    """What was decided and what was predicted, 0 where nothing was known; ``text`` has all entries, equally wide."""
+    columns = [text[place::_WIDE] for place in (_KINDS, _POLICIES, _EXPERTS)]
+    if text and all(column == column[:1] * len(numbers) for column in columns):
+        kinds, policies, experts = text[_KINDS : _EXPERTS + 1]
+        digits = _digits(numbers, kinds + 1, policies + experts)
+        return digits[:, :policies], digits[:, policies:]
+    alike: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for row, sizes in enumerate(zip(*columns, strict=True)):
+        alike[sizes].append(row)
+    decided, predictions = (np.zeros((len(numbers), max(each, default=0)), np.int16) for each in columns[1:])
+    for (kinds, policies, experts), rows in alike.items():
+        digits = _digits(numbers[rows], kinds + 1, policies + experts)
+        decided[rows, :policies], predictions[rows, :experts] = digits[:, :policies], digits[:, policies:]
+    return decided, predictions
+
+
+def _digits(numbers: npt.NDArray[Any], base: int, count: int) -> Indices:
+    """[n, count]: the digits of each number, the least first."""
+    table, parts = _table(base), []
+    for _ in range(table.shape[1], count, table.shape[1]):
+        rest = numbers // len(table)
+        parts.append(table.take((numbers - rest * len(table)).astype(np.int64), axis=0))
+        numbers = rest
+    parts.append(table.take(numbers.astype(np.int64), axis=0))
+    found: Indices = (np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0])[:, :count]
+    return found
+
+
+@cache
+def _table(base: int) -> Indices:
+    """The digits of all numbers of some digits."""
+    width = 1
+    while base ** (width + 1) <= _TABLE:
+        width += 1
+    return (np.arange(base**width)[:, None] // _powers(base, width) % base).astype(np.int16)

@@ -64,7 +64,11 @@ def test_entries_made_together_are_those_made_one_by_one(
     rows = decode_pending(together)
     assert rows.decided.tolist() == [list(one.decided) for one in plain]
     assert rows.predictions.tolist() == [list(one.predictions) for one in plain]
-    assert (rows.propensity is not None) == weighted
+    assert rows.at.tolist() == [one.at for one in plain]
+    assert rows.group.tolist() == [one.group for one in plain]
+    assert (rows.propensity.tolist() if rows.propensity is not None else [None] * len(plain)) == [
+        one.propensity for one in plain
+    ]
 
 
 def test_entries_of_different_widths_are_read_together() -> None:
@@ -75,7 +79,23 @@ def test_entries_of_different_widths_are_read_together() -> None:
     assert rows.predictions.tolist() == [[2, 1, 0, 0, 0], [3, 0, 1, 2, 1]]
     assert rows.propensity is not None
     assert rows.propensity.tolist() == [0, 4]
-    assert rows.tenant.tolist() == [1, 9]
+    assert rows.at.tolist() == [3, 7]
+    assert rows.group.tolist() == [0, 1]
+
+
+@given(data=st.data())
+def test_any_entries_are_read_together(data: st.DataObject) -> None:
+    plain = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        kinds, policies, experts = (data.draw(st.integers(1, most)) for most in (255, 5, 64))
+        decided, predictions = (tuple(data.draw(digits(kinds, width))) for width in (policies, experts))
+        propensity = data.draw(st.none() | st.integers(0, 2**32 - 1))
+        plain.append(Pending(1, 2, 3, 4, 5, propensity, 0, kinds, decided, predictions))
+    rows = decode_pending([one.encode() for one in plain])
+    for i, one in enumerate(plain):
+        decided, predictions = rows.decided[i].tolist(), rows.predictions[i].tolist()
+        assert decided == [*one.decided, *[0] * (len(decided) - len(one.decided))]
+        assert predictions == [*one.predictions, *[0] * (len(predictions) - len(one.predictions))]
 
 
 def test_a_settled_entry_keeps_what_is_needed_of_the_pending_one() -> None:
