@@ -21,6 +21,7 @@ from .events import RequestEvent
 from .exact import Ints
 from .learner import Drawn
 from .pending_rows import PendingRows, encode_pending
+from .stacking import stacked
 from .tenant import Tenant
 from .together import Cases, Verdicts, decide_alike
 
@@ -112,17 +113,14 @@ def _entries(
     dockets: Sequence[Docket], verdicts: Verdicts, row: Ints, content: Ints, seconds: Ints, due: Ints, remove: Ints
 ) -> list[bytes]:
     first = dockets[0].tenant
-    tables = [docket.tenant.tables for docket in dockets]
-    label_number = np.stack([table.label_number for table in tables])
-    expert_index = np.stack([table.expert_index for table in tables])
-    group_number = np.stack([table.group_number for table in tables])
-    # With a single index NumPy is much faster than with several. The number for ``ABSENT``, −1, comes first here.
-    starts, first_number = np.arange(len(row)) * verdicts.predictions.shape[1], row * label_number.shape[1] - ABSENT
-    said = verdicts.predictions.ravel().take(starts + expert_index.T.take(row, axis=1))
-    made = np.zeros((len(row), len(first.names.policies)), dtype=np.int64)
-    for number, policy in enumerate(first.names.policies):
-        if policy in verdicts.by_policy:
-            made[:, number] = label_number[row, verdicts.by_policy[policy].label]
+    tables, which = stacked([docket.tenant.tables for docket in dockets], row)
+    count, experts = verdicts.predictions.shape
+    # With a single index NumPy is much faster than with several.
+    said = verdicts.predictions.ravel().take(tables.expert_index(which) + np.arange(count) * experts)
+    made = [
+        verdicts.by_policy[policy].label if policy in verdicts.by_policy else np.full(count, ABSENT)
+        for policy in first.names.policies
+    ]
     return encode_pending(
         PendingRows(
             tenant=np.array([docket.tenant.number for docket in dockets])[row],
@@ -131,9 +129,9 @@ def _entries(
             due=due,
             remove=remove,
             propensity=_propensity(first, verdicts),
-            group=group_number[row, verdicts.group],
-            decided=made,
-            predictions=np.roll(label_number, 1, axis=1).ravel().take(first_number + said).T,
+            group=tables.group_number(which, verdicts.group),
+            decided=tables.label_number(which, np.concatenate(made).reshape(-1, count)).T,
+            predictions=tables.label_number(which, said).T,
         ),
         kinds=len(first.names.labels),
     )

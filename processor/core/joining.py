@@ -5,7 +5,8 @@ The plain version, one label at a time, is ``entry.Pending`` and ``Counters.add_
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -16,10 +17,12 @@ from .counters import ABSENT, label_weight
 from .delays import DELAY_BOUNDS
 from .exact import Ints
 from .pending_rows import Labelled, decode_pending
+from .stacking import stacked
 from .tenant import Tenant
 from .together import IN_FORCE, Labels, learn_alike, slices
 
 _BOUNDS = np.array(DELAY_BOUNDS)
+_BUCKETS = len(DELAY_BOUNDS) + 1
 
 
 @dataclass(slots=True)
@@ -54,74 +57,50 @@ def _join_alike(joined: Sequence[Joined]) -> list[list[Change]]:
     together = [row for one in joined for row in one.rows]
     entries, labels, times = (list(map(itemgetter(place), together)) for place in range(3))
     sizes = [len(one.rows) for one in joined]
-    row = np.repeat(np.arange(len(joined)), sizes)
+    row, parts = np.arange(len(joined)).repeat(sizes), slices(sizes)
     rows, number, at = decode_pending(entries), np.array(labels, dtype=np.int64), np.array(times, dtype=np.int64)
     learn_alike([one.tenant.learner for one in joined], _lessons(joined, row, rows, number, at))
-    _end_waits(joined, sizes, row, rows.at, at // 1_000)
+    _end_waits(joined, parts, row, rows.at, at // 1_000)
     in_force = rows.decided[:, joined[0].tenant.names.policies.known[IN_FORCE]]
     cells = list(zip(labels, rows.group.tolist(), (in_force != number + 1).tolist(), times, strict=True))
-    return [one.tenant.observe(cells[part]) for one, part in zip(joined, slices(sizes), strict=True)]
+    return [one.tenant.observe(cells[part]) for one, part in zip(joined, parts, strict=True)]
 
 
-def _end_waits(joined: Sequence[Joined], sizes: Sequence[int], row: Ints, asked: Ints, labelled: Ints) -> None:
+def _end_waits(joined: Sequence[Joined], parts: Sequence[slice], row: Ints, asked: Ints, labelled: Ints) -> None:
     """Decisions asked for at these times (in seconds) wait no longer: their labels have come, or they have expired."""
     waits = [one.tenant.waits for one in joined]
-    for i, number, count in _counted(row, asked // np.array([each.width for each in waits])[row]):
-        waits[i].settled_in(number, count)
     delay = np.maximum(labelled - asked, 0)
-    totals = np.add.reduceat(delay, np.cumsum([0, *sizes[:-1]])).tolist()
+    number = asked // np.array([each.width for each in waits])[row]
+    places = (number * len(waits) + row) * _BUCKETS + _BOUNDS.searchsorted(delay)
+    for place, count in Counter(places.tolist()).items():
+        rest, bucket = divmod(place, _BUCKETS)
+        bin_, i = divmod(rest, len(waits))
+        waits[i].settled_in(bin_, count)
+        if not joined[i].expired:
+            waits[i].delays[bucket] += count
+    totals = np.add.reduceat(delay, [part.start for part in parts]).tolist()
     for one, each, total in zip(joined, waits, totals, strict=True):
         if not one.expired:
             each.delay_sum += total
-    for i, bucket, count in _counted(row, np.searchsorted(_BOUNDS, delay)):
-        if not joined[i].expired:
-            waits[i].delays[bucket] += count
-
-
-def _counted(row: Ints, value: Ints) -> Iterator[tuple[int, int, int]]:
-    """How often each row has each value; the rows are in order.
-
-    >>> list(_counted(np.array([0, 0, 0, 1]), np.array([7, 9, 7, 7])))
-    [(0, 7, 2), (0, 9, 1), (1, 7, 1)]
-    >>> list(_counted(np.array([0, 1]), np.array([7, 1_000])))
-    [(0, 7, 1), (1, 1000, 1)]
-    """
-    lowest = int(value.min())
-    width = int(value.max()) - lowest + 1
-    places = row * width + (value - lowest)
-    if (int(row[-1]) + 1) * width < 10 * len(row):
-        every = np.bincount(places)
-        places = np.nonzero(every)[0]
-        counts = every[places]
-    else:  # few of the places are taken
-        places, counts = np.unique(places, return_counts=True)
-    return zip((places // width).tolist(), (places % width + lowest).tolist(), counts.tolist(), strict=True)
 
 
 def _lessons(joined: Sequence[Joined], row: Ints, rows: Labelled, number: Ints, at: Ints) -> Labels:
     first = joined[0].tenant
-    axes = first.learner.state.axes
-    count = len(number)
-    tables = [one.tenant.tables for one in joined]
-    label_index = np.stack([table.label_index for table in tables])
-    expert_index = np.stack([table.expert_index for table in tables])
-    group = np.stack([table.group_index for table in tables])[row, rows.group]
-    starts, first_label = np.arange(count) * len(axes.experts), row * label_index.shape[1]
-    predictions = np.full(count * len(axes.experts), ABSENT, dtype=np.int16)
+    axes, known = first.learner.state.axes, first.names.policies.known
+    tables, which = stacked([one.tenant.tables for one in joined], row)
+    count, digits = len(number), rows.decided.T
+    made, in_force = tables.label_index(which, digits), known[IN_FORCE]
+    numbers = [known.get(policy, in_force) for policy in axes.policies]
+    numbers = [each if each < len(digits) else in_force for each in numbers]
+    # A policy that came later, or did not decide, counts as the one in force.
+    decided = np.where(digits.take(numbers, axis=0) > 0, made.take(numbers, axis=0), made[in_force])
+    predictions = np.empty((len(axes.experts), count), dtype=np.int16)
+    predictions.fill(ABSENT)
     # With a single index NumPy is much faster than with several.
-    known = expert_index.T[: rows.predictions.shape[1]].take(row, axis=1)
-    predictions[starts + known] = label_index.ravel().take(first_label + rows.predictions.T)
-    by_policy = {
-        policy: rows.decided[:, known]
-        for policy, known in first.names.policies.known.items()
-        if known < rows.decided.shape[1]
-    }
-    decided = np.repeat(label_index[row, by_policy[IN_FORCE]][:, None], len(axes.policies), axis=1)
-    for policy, index in axes.policy_index.items():
-        if policy in by_policy:  # else it came later, and counts as the policy in force
-            digit = by_policy[policy]
-            decided[:, index] = np.where(digit > 0, label_index[row, digit], decided[:, index])
+    places = tables.expert_index(which)[: rows.predictions.shape[1]] * count + np.arange(count)
+    predictions.reshape(-1)[places] = tables.label_index(which, rows.predictions.T)
     weight = None
     if rows.propensity is not None and first.rules.settings.feedback == "positive-only":
         weight = np.array([label_weight(parts + 1) for parts in rows.propensity.tolist()], dtype=np.int64)
-    return Labels(row, at, group, label_index[row, number + 1], predictions.reshape(count, -1), decided, weight)
+    group, label = tables.group_index(which, rows.group), tables.label_index(which, number + 1)
+    return Labels(row, at, group, label, predictions.T, decided.T, weight)

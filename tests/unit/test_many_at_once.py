@@ -13,12 +13,16 @@ from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
+from processor.core.axes import Axes
+from processor.core.counters import ABSENT
 from processor.core.decision_writer import DecisionWriter, chances_of, ends_of, ids_of, write_decisions
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
 from processor.core.exact import ONE
+from processor.core.numbering import Met, Names, Tables
 from processor.core.pending_rows import PendingRows, decode_pending, encode_pending
 from processor.core.reading import request_reader
+from processor.core.stacking import stacked
 from processor.core.together import Cases, Verdicts, decide_alike, slices
 
 POLICIES = [
@@ -96,6 +100,24 @@ def test_any_entries_are_read_together(data: st.DataObject) -> None:
         decided, predictions = rows.decided[i].tolist(), rows.predictions[i].tolist()
         assert decided == [*one.decided, *[0] * (len(decided) - len(one.decided))]
         assert predictions == [*one.predictions, *[0] * (len(predictions) - len(one.predictions))]
+
+
+@pytest.mark.parametrize("tenants", [[0], [1, 1], [0, 1, 0]])
+def test_tables_of_many_tenants_say_what_each_says_alone(tenants: list[int]) -> None:
+    axes = Axes.of(groups="AB", labels="xyz", experts="mn", policies=["p"])
+    orders = [("AB", "mn", "xyz"), ("BA", "nm", "zxy")]
+    each = [Tables(Names(*map(Met, order), Met(["p"])), axes) for order in orders]
+    row = np.array([place for place, _ in enumerate(tenants) for _ in range(4)])
+    whose = [each[tenant] for tenant in tenants for _ in range(4)]
+    tables, which = stacked([each[tenant] for tenant in tenants], row)
+    group, label = np.arange(len(row)) % 2, np.arange(len(row)) % 4
+    assert tables.group_index(which, group).tolist() == [t.group_index[g] for t, g in zip(whose, group, strict=True)]
+    assert tables.group_number(which, group).tolist() == [t.group_number[g] for t, g in zip(whose, group, strict=True)]
+    assert tables.label_index(which, label).tolist() == [t.label_index[y] for t, y in zip(whose, label, strict=True)]
+    said = label + ABSENT
+    assert tables.label_number(which, said).tolist() == [t.label_number[y] for t, y in zip(whose, said, strict=True)]
+    experts = np.broadcast_to(tables.expert_index(which), (2, len(row)))
+    assert experts.T.tolist() == [table.expert_index.tolist() for table in whose]
 
 
 def test_a_settled_entry_keeps_what_is_needed_of_the_pending_one() -> None:
