@@ -6,8 +6,8 @@ are the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from msgspec import UNSET
@@ -23,7 +23,7 @@ from .learner import Drawn
 from .pending_rows import PendingRows, encode_pending
 from .stacking import stacked
 from .tenant import Tenant
-from .together import Cases, Verdicts, decide_alike
+from .together import Cases, Verdicts, decide_alike, slices
 
 Asking = tuple[Raw, RequestEvent, bytes]
 """A request with the id of its entry."""
@@ -43,6 +43,17 @@ class Docket:
     """who was accepted once needs no second look"""
 
 
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Dockets of one partition that are decided in one batch."""
+
+    dockets: Sequence[Docket]
+    clock: int
+    slot: int
+    """width of an expiry slot in milliseconds"""
+    batch: int
+
+
 @dataclass(slots=True)
 class Decided:
     """What became of dockets; every list but the first two has one element for each of their cases, in turn."""
@@ -60,26 +71,56 @@ class Decided:
     at: list[int]
     """times of the requests, in seconds"""
 
+    def of(self, hearing: Hearing, where: slice) -> Decided:
+        """What became of one hearing; its cases are here."""
+        return Decided(
+            hearing.dockets,
+            slices([len(docket.cases) for docket in hearing.dockets]),
+            self.raws[where],
+            self.keys[where],
+            self.entries[where],
+            self.values[where],
+            self.slots[where],
+            self.at[where],
+        )
 
-def decide(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Iterator[Decided]:
-    """Decide by the rules of this moment, and count the decisions."""
+
+def decide(hearings: Sequence[Hearing]) -> list[list[Decided]]:
+    """Decide by the rules of this moment, and count the decisions: for tenants of one kind together.
+
+    What becomes of a hearing does not depend on the others, nor does its order, which is that of its own kinds.
+    """
+    by_kind = [_by_kind(hearing) for hearing in hearings]
+    found: list[dict[Hashable, Decided]] = [{} for _ in hearings]
+    for kind in dict.fromkeys(kind for parts in by_kind for kind in parts):
+        alike = [i for i, parts in enumerate(by_kind) if kind in parts]
+        for i, decided in zip(alike, _decide_alike([by_kind[i][kind] for i in alike]), strict=True):
+            found[i][kind] = decided
+    return [[decided[kind] for kind in parts] for decided, parts in zip(found, by_kind, strict=True)]
+
+
+def _by_kind(hearing: Hearing) -> dict[Hashable, Hearing]:
+    """The dockets of tenants that can be worked on together, once these have room for whom they have met."""
     kinds: dict[Hashable, list[Docket]] = {}
-    for docket in dockets:
+    for docket in hearing.dockets:
         tenant = docket.tenant
         tenant.learner.make_room(
             {panel.group for panel in docket.panels}, {expert for panel in docket.panels for expert in panel.experts}
         )
         tenant.meet_policies()
         kinds.setdefault(tenant.kind, []).append(docket)
-    for alike in kinds.values():
-        yield _decide_alike(alike, clock, slot, batch)
+    return {kind: replace(hearing, dockets=alike) for kind, alike in kinds.items()}
 
 
-def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) -> Decided:
+def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
+    dockets = [docket for hearing in hearings for docket in hearing.dockets]
     cases = [case for docket in dockets for case in docket.cases]
+    counts = [sum(len(docket.cases) for docket in hearing.dockets) for hearing in hearings]
     raws, events, keys = [raw for raw, _, _ in cases], [event for _, event, _ in cases], [key for _, _, key in cases]
     ids, advice = [event.decision_id for event in events], [event.advice for event in events]
     contexts = [b"" if event.context is UNSET else b"".join((event.context,)) for event in events]
+    clock = np.repeat([hearing.clock for hearing in hearings], counts)
+    slot = np.repeat([hearing.slot for hearing in hearings], counts)
     times = np.array([raw.timestamp for raw in raws], dtype=np.int64)
     at = np.where(times >= 0, times, clock)  # a record without a timestamp happened when its batch did
     alike = Cases(
@@ -97,16 +138,19 @@ def _decide_alike(dockets: Sequence[Docket], clock: int, slot: int, batch: int) 
     remove = (start + np.array([docket.tenant.rules.horizon for docket in dockets])[row]) // slot
     seconds = np.clip(at // 1_000, 0, LAST_SECOND)
     content = np.frombuffer(b"".join(map(Advice.content, advice, contexts)), dtype=">u4")
-    return Decided(
+    places = list(zip(hearings, slices(counts), strict=True))
+    ends = [end for hearing, where in places for end in ends_of(contexts[where], hearing.batch)]
+    together = Decided(
         dockets,
         alike.parts,
         raws,
         keys,
         _entries(dockets, verdicts, row, content, seconds, due, remove),
-        _values(dockets, alike.parts, verdicts, ids_of(ids), ends_of(contexts, batch)),
+        _values(dockets, alike.parts, verdicts, ids_of(ids), ends),
         np.minimum(due, remove).tolist(),
         seconds.tolist(),
     )
+    return [together.of(hearing, where) for hearing, where in places]
 
 
 def _entries(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from .alerts import Change
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
-from .deciding import Asking, Decided, Docket, decide
+from .deciding import Asking, Decided, Docket, Hearing, decide
 from .draft import Draft, Outcome
 from .entry import (
     PARKED,
@@ -41,6 +42,7 @@ __all__ = [
     "SLOTS_PER_BATCH",
     "Asked",
     "DeadLetter",
+    "Given",
     "Headers",
     "Made",
     "Outcome",
@@ -50,6 +52,7 @@ __all__ = [
     "decode",
     "due_slot",
     "step",
+    "steps",
 ]
 
 # What follows decides which bytes a batch leads to: to change one of them is to make a new form of the journal.
@@ -65,6 +68,24 @@ Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
 """Labels whose request has not come yet, by the id of the entry."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A batch of one partition, and all that decides what it leads to."""
+
+    partition: Partition
+    asked: Asked
+    entries: Mapping[bytes, bytes | None]
+    """the stored entry of every id asked for"""
+    slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]]
+    """every due slot"""
+    clock: int
+    terms: Terms
+    acknowledged: Sequence[tuple[str, int]] = ()
+    """alerts, by tenant and number, that a person has acknowledged since the batch before"""
+    drawn: Mapping[str, Mapping[str, Drawn]] = field(default_factory=dict)
+    """what was drawn, by tenant and decision, for tenants whose seed a replay does not know"""
+
+
 def step(
     partition: Partition,
     asked: Asked,
@@ -75,12 +96,36 @@ def step(
     acknowledged: Sequence[tuple[str, int]] = (),
     drawn: Mapping[str, Mapping[str, Drawn]] = MappingProxyType({}),
 ) -> Outcome:
-    """Decide and learn. ``entries`` holds the stored entry of every id asked for, ``slabs`` every due slot.
+    """Decide and learn: one batch, of which ``Given`` says what it is made of."""
+    return steps([Given(partition, asked, entries, slabs, clock, terms, acknowledged, drawn)])[0]
 
-    ``acknowledged`` names alerts, by tenant and number, that a person has acknowledged since the batch before.
-    ``drawn`` says what was drawn, by tenant and decision, for tenants whose seed a replay does not know.
+
+def steps(given: Sequence[Given]) -> list[Outcome]:
+    """Batches of different partitions, worked out together. Each leads to what it leads to by itself.
+
+    Deciding and learning cost by the call and hardly by the record, so that is done for all of them at once.
     """
-    return _Step(partition, asked, entries, slabs, clock, terms, drawn).run(acknowledged)
+    under_way = [_Step(one) for one in given]
+    for one in under_way:
+        one.begin()
+    _learn(under_way, [one.join_labels() for one in under_way])
+    for one in under_way:
+        one.take_requests()
+    while deciding := [one for one in under_way if one.left]:
+        decided = decide([one.hearing() for one in deciding])
+        _learn(deciding, [one.keep(made) for one, made in zip(deciding, decided, strict=True)])
+    for one in under_way:
+        one.park()
+    _learn(under_way, [one.sweep() for one in under_way])
+    return [one.end() for one in under_way]
+
+
+def _learn(under_way: Sequence[_Step], joined: Sequence[Mapping[str, Joined]]) -> None:
+    """All of them learn what each has joined."""
+    changes = iter(join([one for each in joined for one in each.values()]))
+    for step_, each in zip(under_way, joined, strict=True):
+        for one in each.values():
+            step_.learnt(one, next(changes))
 
 
 class _Step(Draft):
@@ -89,40 +134,46 @@ class _Step(Draft):
     Entries are kept as bytes, as stored, and taken apart only where one must be looked into by itself.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        asked: Asked,
-        entries: Mapping[bytes, bytes | None],
-        slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
-        clock: int,
-        terms: Terms,
-        drawn: Mapping[str, Mapping[str, Drawn]],
-    ) -> None:
-        super().__init__(partition, entries, clock, terms)
-        self.asked, self.slabs, self.drawn = asked, slabs, drawn
+    def __init__(self, given: Given) -> None:
+        super().__init__(given.partition, given.entries, given.clock, given.terms)
+        self.given = given
+        self.early: Early = {}
+        self.left: dict[str, list[Asking]] = {}
+        """requests still to be decided, by tenant"""
+        self.made: dict[int, bytes] = {}
+        """the decisions, by the offsets of their requests"""
 
-    def run(self, acknowledged: Sequence[tuple[str, int]]) -> Outcome:
-        for name, alert in acknowledged:
+    def begin(self) -> None:
+        for name, alert in self.given.acknowledged:
             if name in self.partition.tenants:
                 self.alert(self.change(name), self.change(name).acknowledge(alert, self.clock))
-        for letter in self.asked.refused:
+        for letter in self.given.asked.refused:
             self.dead(letter.raw, letter.reason, letter.detail)
-        early = self._join_labels(self.asked.feedback)
-        self._decide_requests(early)
-        self._park(early)
-        self._sweep()
-        self.write(emptied=self.slabs)
+
+    def end(self) -> Outcome:
+        made = self.made
+        self.outcome.decisions = [
+            Made(event.tenant, made[raw.offset], raw.headers)
+            for raw, event, _ in self.given.asked.requests
+            if raw.offset in made
+        ]
+        self.write(emptied=self.given.slabs)
         return self.outcome
 
     # Labels
 
-    def _join_labels(self, feedback: Sequence[tuple[Raw, FeedbackEvent, bytes]]) -> Early:
+    def join_labels(self) -> dict[str, Joined]:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
         joined: dict[str, Joined] = {}
-        early = self._match(feedback, joined)
-        self._learn(joined)
-        return early
+        self.early = self._match(self.given.asked.feedback, joined)
+        return joined
+
+    def learnt(self, joined: Joined, changes: Sequence[Change]) -> None:
+        """A tenant has learnt from what was joined, and that has raised or cleared alerts."""
+        self.partition.pending -= len(joined.rows)
+        if not joined.expired:
+            self.count("labels_joined", joined.tenant, len(joined.rows))
+        self.alert(joined.tenant, changes)
 
     def _match(self, labels: Iterable[tuple[Raw, FeedbackEvent, bytes]], joined: dict[str, Joined]) -> Early:
         """Have labels join their decisions, in this order; those without one are left."""
@@ -192,18 +243,10 @@ class _Step(Draft):
             return self.change(event.tenant)
         return None
 
-    def _learn(self, joined: Mapping[str, Joined]) -> None:
-        ones = list(joined.values())
-        for one, changes in zip(ones, join(ones), strict=True):
-            self.partition.pending -= len(one.rows)
-            if not one.expired:
-                self.count("labels_joined", one.tenant, len(one.rows))
-            self.alert(one.tenant, changes)
-
-    def _park(self, early: Early) -> None:
+    def park(self) -> None:
         """Keep labels whose request has not come; a second label for the same request is judged by the first."""
         parked: Counter[str] = Counter()
-        for key, labels in early.items():
+        for key, labels in self.early.items():
             for raw, event in labels:
                 if (stored := self.entry(key)) is not None:
                     self._label(raw, event, key, stored, {})
@@ -223,53 +266,41 @@ class _Step(Draft):
 
     # Requests
 
-    def _decide_requests(self, early: Early) -> None:
-        """Round by round: a young tenant's rule is solved anew for every few of its requests."""
-        made: dict[int, bytes] = {}
-        left = self._by_tenant()
-        while left:
-            chunks = []
-            for name, requests in left.items():
-                tenant = self.change(name)
-                young = len(requests) > YOUNG_CHUNK and int(tenant.learner.counters().joined[0]) < YOUNG
-                chunks.append((tenant, requests[:YOUNG_CHUNK] if young else requests))
-            self._decide_chunks(chunks, early, made)
-            left = {
-                tenant.name: left[tenant.name][len(chunk) :]
-                for tenant, chunk in chunks
-                if len(chunk) < len(left[tenant.name])
-            }
-        self.outcome.decisions = [
-            Made(event.tenant, made[raw.offset], raw.headers)
-            for raw, event, _ in self.asked.requests
-            if raw.offset in made
-        ]
-
-    def _by_tenant(self) -> dict[str, list[Asking]]:
-        by_tenant: dict[str, list[Asking]] = {}
-        for asking in self.asked.requests:
-            by_tenant.setdefault(asking[1].tenant, []).append(asking)
-        for name in [name for name in by_tenant if self.tenant_of(name) is None]:
-            for raw, _, _ in by_tenant.pop(name):
+    def take_requests(self) -> None:
+        """Sort them by tenant; those of nobody are dead letters."""
+        for asking in self.given.asked.requests:
+            self.left.setdefault(asking[1].tenant, []).append(asking)
+        for name in [name for name in self.left if self.tenant_of(name) is None]:
+            for raw, _, _ in self.left.pop(name):
                 self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
-        return by_tenant
 
-    def _decide_chunks(
-        self, chunks: Sequence[tuple[Tenant, Sequence[Asking]]], early: Early, made: dict[int, bytes]
-    ) -> None:
-        dockets = [docket for tenant, chunk in chunks if (docket := self._docket(tenant, chunk)).cases]
+    def hearing(self) -> Hearing:
+        """What is to be decided next. A young tenant's rule is solved anew for every few of its requests."""
+        dockets, left = [], {}
+        for name, requests in self.left.items():
+            tenant = self.change(name)
+            if len(requests) > YOUNG_CHUNK and int(tenant.learner.counters().joined[0]) < YOUNG:
+                requests, left[name] = requests[:YOUNG_CHUNK], requests[YOUNG_CHUNK:]
+            docket = self._docket(tenant, requests)
+            if docket.cases:
+                dockets.append(docket)
+        self.left = left
+        return Hearing(dockets, self.clock, self.terms.slot, self.sequence)
+
+    def keep(self, decided: Sequence[Decided]) -> dict[str, Joined]:
+        """Keep decisions pending; labels that waited for one of them are joined."""
         joined: dict[str, Joined] = {}
-        for decided in decide(dockets, self.clock, self.terms.slot, self.sequence):
-            made.update(zip([raw.offset for raw in decided.raws], decided.values, strict=True))
-            self._remember(decided)
-            if any(docket.parked for docket in decided.dockets) or not early.keys().isdisjoint(decided.keys):
-                for docket in decided.dockets:
-                    self._match(self._waiting(docket, early, joined), joined)
-        self._learn(joined)
+        for some in decided:
+            self.made.update(zip([raw.offset for raw in some.raws], some.values, strict=True))
+            self._remember(some)
+            if any(docket.parked for docket in some.dockets) or not self.early.keys().isdisjoint(some.keys):
+                for docket in some.dockets:
+                    self._match(self._waiting(docket, joined), joined)
+        return joined
 
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
-        docket = Docket(tenant, self.drawn.get(tenant.name))
+        docket = Docket(tenant, self.given.drawn.get(tenant.name))
         new = self._are_new([key for _, _, key in chunk])
         panels = {event.advice.panel for _, event, _ in chunk}
         docket.panels = {panel for panel in panels if tenant.knows(panel)}
@@ -337,7 +368,6 @@ class _Step(Draft):
         return True
 
     def _remember(self, decided: Decided) -> None:
-        """Keep decisions pending."""
         for docket, part in zip(decided.dockets, decided.parts, strict=True):
             self.count("decisions", docket.tenant, len(docket.cases))
             docket.tenant.waits.asked(decided.at[part])
@@ -352,14 +382,12 @@ class _Step(Draft):
                 if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
                     self.waiting_in[slot].append(key)
 
-    def _waiting(
-        self, docket: Docket, early: Early, joined: dict[str, Joined]
-    ) -> Iterator[tuple[Raw, FeedbackEvent, bytes]]:
+    def _waiting(self, docket: Docket, joined: dict[str, Joined]) -> Iterator[tuple[Raw, FeedbackEvent, bytes]]:
         """Labels that came before their requests, in the order of these; those that were parked count at once."""
         for _, _, key in docket.cases:
             if key in docket.parked:
                 self._take_parked(docket.tenant, key, docket.parked[key], joined)
-            for raw, event in early.pop(key, ()):
+            for raw, event in self.early.pop(key, ()):
                 yield raw, event, key
 
     def _decided(self, key: bytes) -> bytes:
@@ -376,12 +404,12 @@ class _Step(Draft):
 
     # Time
 
-    def _sweep(self) -> None:
+    def sweep(self) -> dict[str, Joined]:
         """Empty the slots that are due: expire what still waits, delete what nobody needs, move the rest on."""
         joined: dict[str, Joined] = {}
         dropped: dict[str, list[int]] = {}
         changed = self.changed
-        for slot, waiting in sorted(self.slabs.items()):
+        for slot, waiting in sorted(self.given.slabs.items()):
             for key, stored in waiting:
                 entry = changed.get(key, stored)
                 if entry is None:
@@ -400,7 +428,7 @@ class _Step(Draft):
             self.touched[name].waits.settled(at)
             self.partition.pending -= len(at)
             self.count("decisions_expired", self.touched[name], len(at))
-        self._learn(joined)
+        return joined
 
     def _sweep_pending(
         self, slot: int, key: bytes, entry: bytes, joined: dict[str, Joined], dropped: dict[str, list[int]]
