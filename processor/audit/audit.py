@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import cpu_count
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,7 @@ from processor.runtime.config import Config
 
 from .findings import Finding, NotAuditable
 from .manifest import verify_manifest
-from .partition_audit import audit_partition
+from .partition_audit import audit_partitions
 from .partition_result import Options, PartitionAudit
 from .pool import Progress, in_processes
 from .recorded_source import RecordedSource
@@ -68,21 +69,14 @@ class CodecOf:
 
 
 @dataclass(frozen=True)
-class _OnePartition:
+class _Share:
     """What a process of the pool does."""
 
     source: Source
     options: Options
 
-    def __call__(self, number: int, further: Progress) -> PartitionAudit:
-        before = 0
-
-        def progress(read: int) -> None:
-            nonlocal before
-            further(read - before)
-            before = read
-
-        return audit_partition(self.source, number, self.options, progress)
+    def __call__(self, numbers: Sequence[int], further: Progress) -> list[PartitionAudit]:
+        return audit_partitions(self.source, numbers, self.options, further)
 
 
 def audit(
@@ -92,8 +86,9 @@ def audit(
     processes: int | None = None,
     progress: Callable[[int], None] = lambda records: None,
 ) -> Audit:
-    """Audit these partitions, or all there are; one process for each, as many at a time as there are processors.
+    """Audit these partitions, or all there are, shared out among as many processes as there are processors.
 
+    A process works through its partitions side by side, see ``abreast``.
     ``progress`` is told how many input records have been read in all.
     """
     started = time.monotonic()
@@ -104,9 +99,26 @@ def audit(
     chosen = there if partitions is None else list(partitions)
     if missing := sorted(set(chosen) - set(there)):
         raise InvalidInput(f"the journal at hand has no partition {missing[0]}: there are {there}")
-    done = in_processes(_OnePartition(source, options), chosen, 1 if _few(source, chosen) else processes, progress)
+    shares = shared_out(source, chosen, 1 if _few(source, chosen) else processes or cpu_count() or 1)
+    audited = [one for share in in_processes(_Share(source, options), shares, len(shares), progress) for one in share]
+    done = sorted(audited, key=lambda one: chosen.index(one.partition))
     damage, notes = damages(source)
     return summed_up(done, options, damage, notes, time.monotonic() - started)
+
+
+def shared_out(source: Source, numbers: Sequence[int], processes: int) -> list[list[int]]:
+    """The partitions for each process, about as many requests for each: the largest first, to who has the fewest."""
+    sizes = {number: _requests(source, number) for number in numbers}
+    shares: list[list[int]] = [[] for _ in range(min(processes, len(numbers)))]
+    for number in sorted(numbers, key=lambda number: -sizes[number]):
+        min(shares, key=lambda share: (sum(map(sizes.__getitem__, share)), len(share))).append(number)
+    return shares
+
+
+def _requests(source: Source, number: int) -> int:
+    """How many there are; 0 where that is not known."""
+    bounds = source.bounds("requests", number)
+    return bounds[1] - bounds[0] if bounds else 0
 
 
 def damages(source: Source) -> tuple[list[Finding], list[str]]:
@@ -130,8 +142,8 @@ def damages(source: Source) -> tuple[list[Finding], list[str]]:
 
 def _few(source: Source, chosen: Sequence[int]) -> bool:
     """Whether all is done before another process has even started."""
-    bounds = [source.bounds("requests", number) for number in chosen]
-    return all(bounds) and sum(b[1] - b[0] for b in bounds if b) < FEW
+    known = all(source.bounds("requests", number) for number in chosen)
+    return known and sum(_requests(source, number) for number in chosen) < FEW
 
 
 def heads(texts: Sequence[str]) -> dict[int, str]:

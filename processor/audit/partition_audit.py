@@ -1,9 +1,9 @@
-"""The audit of one partition: recompute, compare, and say what could be verified and what not."""
+"""The audit of partitions: recompute, compare, and say what could be verified of each and what not."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -14,6 +14,7 @@ from processor.core.journal import JournalRecord, state_digest
 from processor.core.learner import IN_FORCE, Drawn
 from processor.core.step import Asked, Outcome
 
+from .abreast import ENOUGH, Stepping, abreast
 from .decisions import Decisions
 from .endings import Anchor, Outputs, notes
 from .findings import Finding, Findings, Kind, NotAuditable
@@ -27,12 +28,15 @@ from .snapshots import Changelog, own_writes, start_at
 from .sources import RecordingError, Role, Source
 
 
-def audit_partition(
-    source: Source, number: int, options: Options, progress: Callable[[int], None] = lambda records: None
-) -> PartitionAudit:
-    """Never raises for what is wrong with the record: that is what it is there to tell."""
+def audit_partitions(
+    source: Source, numbers: Sequence[int], options: Options, progress: Callable[[int], None] = lambda records: None
+) -> list[PartitionAudit]:
+    """Never raises for what is wrong with the record: that is what it is there to tell.
+
+    ``progress`` is told how many more input records have been read.
+    """
     with few_collections():
-        return _Auditing(source, number, options).run(progress)
+        return abreast(_Auditing(source, number, options).run(progress) for number in numbers)
 
 
 @contextmanager
@@ -58,9 +62,10 @@ class _Auditing:
         self.anchor = Anchor(Identity.parse(self.result.anchor), source.topic("journal"), number)
         self.seedless: set[str] = set()
 
-    def run(self, progress: Callable[[int], None]) -> PartitionAudit:
+    def run(self, progress: Callable[[int], None]) -> Stepping[PartitionAudit]:
+        """What is wrong with this partition ends this one only."""
         try:
-            self._all(progress)
+            yield from self._all(progress)
         except NotAuditable as reason:
             self.result.not_auditable = str(reason)
         except RecordingError as error:
@@ -70,7 +75,7 @@ class _Auditing:
         result.seedless = sorted(self.seedless)
         return result
 
-    def _all(self, progress: Callable[[int], None]) -> None:
+    def _all(self, progress: Callable[[int], None]) -> Stepping[None]:
         start = None
         if self.options.from_batch is not None:
             start, found = start_at(self.source, self.number, self.options.from_batch, self.options.secrets)
@@ -79,9 +84,15 @@ class _Auditing:
             self.found.add(self.anchor.met_by(start.link.identity, self.result))
         replay = Replay(self.source, self.number, self.options.secrets, codec=self.codec, start=start)
         replay.drawn = self._drawn
-        for batch in replay.batches():
+        read = 0
+        for batch in replay.unstepped():
+            if replay.lost or len(batch.raws) >= ENOUGH:
+                replay.recompute(batch)
+            else:
+                replay.take(batch, (yield replay.given(batch)))
             self._batch(replay, batch)
-            progress(replay.read)
+            progress(replay.read - read)
+            read = replay.read
             del batch  # before the next one is made: its memory is used again
         self.found.add(replay.rest())
         self.found.add(self.anchor.missed_by(replay, self.result))

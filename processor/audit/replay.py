@@ -6,7 +6,7 @@ follows. The same engine serves the audit, ``explain`` and what-if: only the aud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from processor.adapters.codec import Codec, raw_of
@@ -21,12 +21,13 @@ from processor.core.step import (
     REQUESTS,
     SLOTS_PER_BATCH,
     Asked,
+    Given,
     Outcome,
     Raw,
     advanced,
     decode,
     due_slot,
-    step,
+    steps,
 )
 from processor.core.tenant import Tenant
 
@@ -63,6 +64,8 @@ class ReplayedBatch:
     """requests first, then feedback, each in order of offset"""
     before: Partition
     """the state this batch started from; that of the last batch that could be recomputed once the state is lost"""
+    exact: bool = True
+    """every input is what was processed"""
     asked: Asked | None = None
     entries: Mapping[bytes, bytes] = field(default_factory=dict)
     """what was stored, before the batch, of the decisions it asks for, as far as anything was; see ``keep_entries``"""
@@ -117,12 +120,47 @@ class Replay:
         self.lost = self.lost or why
 
     def batches(self) -> Iterator[ReplayedBatch]:
-        """Raises NotAuditable where the record does not hold what is needed."""
+        """Every batch, recomputed. Raises NotAuditable where the record does not hold what is needed."""
+        for batch in self.unstepped():
+            self.recompute(batch)
+            yield batch
+
+    def unstepped(self) -> Iterator[ReplayedBatch]:
+        """Every batch, as it was read: to be recomputed, or taken, before the next one is asked for."""
         first = self.start.link.offset + 1 if self.start else 0
         for record in self.source.read("journal", self.number, first):
             journal = self._decoded(record)
             if journal is not None:
                 yield self._batch(Link(journal, record.offset, digest(record.value or b"")))
+
+    def recompute(self, batch: ReplayedBatch) -> None:
+        """Step the batch by itself, unless the state is lost."""
+        if not self.lost:
+            self._recompute(batch)
+
+    def given(self, batch: ReplayedBatch) -> Given:
+        """What the batch is to be stepped from."""
+        journal, terms = batch.journal, self.book.in_force()
+        asked = batch.asked = self._asked(batch)
+        entries, slabs = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        if self.keep_entries:
+            batch.entries = self.mirror.of(asked)
+        drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
+        return Given(batch.before, asked, entries, slabs, journal.clock, terms, journal.acknowledged, drawn)
+
+    def take(self, batch: ReplayedBatch, outcome: Outcome | Exception) -> None:
+        """Go on from what the batch leads to, or without a state if it cannot be recomputed."""
+        if isinstance(outcome, Exception):
+            if isinstance(outcome, NotAuditable) or self.override is not None or self.transform is not None:
+                raise outcome
+            self.lose(f"batch {batch.journal.sequence} cannot be recomputed")
+            batch.findings.append(self._failed(batch, outcome))
+        else:
+            batch.outcome = outcome
+            self.mirror.follow(outcome)
+            self.partition = advanced(outcome.partition, batch.identity)
+        if not batch.exact:
+            self.lose(f"an input of batch {batch.journal.sequence} is not what was processed")
 
     def rest(self) -> list[Finding]:
         """What is only known at the end."""
@@ -152,12 +190,7 @@ class Replay:
         raws, exact, wrong = self._raws(journal)
         findings += wrong
         assert self.partition is not None
-        batch = ReplayedBatch(link.offset, journal, link.identity, raws, self.partition, findings=findings)
-        if not self.lost:
-            self._recompute(batch)
-        if not exact:
-            self.lose(f"an input of batch {journal.sequence} is not what was processed")
-        return batch
+        return ReplayedBatch(link.offset, journal, link.identity, raws, self.partition, exact, findings=findings)
 
     def _begin(self, journal: JournalRecord) -> None:
         """A new lineage forgets everything and may read its inputs again."""
@@ -257,25 +290,7 @@ class Replay:
         return asked if self.transform is None else self.transform(journal, asked)
 
     def _recompute(self, batch: ReplayedBatch) -> None:
-        journal, terms = batch.journal, self.book.in_force()
-        asked = batch.asked = self._asked(batch)
-        entries, slabs = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
-        if self.keep_entries:
-            batch.entries = self.mirror.of(asked)
-        drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
-        try:
-            outcome = step(batch.before, asked, entries, slabs, journal.clock, terms, journal.acknowledged, drawn)
-        except NotAuditable:
-            raise
-        except Exception as error:  # whatever the record holds, the audit goes on and says where
-            if self.override is not None or self.transform is not None:
-                raise
-            self.lose(f"batch {journal.sequence} cannot be recomputed")
-            batch.findings.append(self._failed(batch, error))
-            return
-        batch.outcome = outcome
-        self.mirror.follow(outcome)
-        self.partition = advanced(outcome.partition, batch.identity)
+        self.take(batch, stepped([self.given(batch)])[0])
 
     def _failed(self, batch: ReplayedBatch, error: Exception) -> Finding:
         said = str(error) if isinstance(error, GForceError) else f"{type(error).__name__}: {error}"
@@ -288,6 +303,14 @@ class Replay:
             batch=batch.journal.sequence,
             text=f"batch {batch.journal.sequence} cannot be recomputed: {said}",
         )
+
+
+def stepped(given: Sequence[Given]) -> list[Outcome | Exception]:
+    """What batches of different partitions lead to. Whatever the record holds, only the one at fault says so."""
+    try:
+        return [*steps(given)]
+    except Exception as error:
+        return [error] if len(given) == 1 else [stepped([one])[0] for one in given]
 
 
 def replay(

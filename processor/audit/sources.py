@@ -28,7 +28,7 @@ class RecordingError(GForceError):
 class Source(Protocol):
     """The topics of one processor, read ``read_committed``.
 
-    A source can be pickled, and the copy reads by itself: one process for each partition needs nothing else.
+    A source can be pickled, and the copy reads by itself: processes that share out the partitions need nothing else.
     """
 
     def partitions(self, role: Role = "journal") -> list[int]:
