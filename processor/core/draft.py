@@ -12,7 +12,7 @@ from .alerts import Change
 from .batch import DeadLetter, Made, Raw, Terms
 from .events import Reason
 from .partition import Partition
-from .tenant import Tenant, TenantRules, write_tenants
+from .tenant import Tenant, TenantRules, ToWrite
 from .writes import DropSlab, SetSlab, Writes, in_order
 
 
@@ -116,8 +116,8 @@ class Draft:
 
     # What is stored of it
 
-    def write(self, emptied: Iterable[int]) -> None:
-        """All of it, and that these slots are empty now.
+    def write(self, emptied: Iterable[int]) -> ToWrite:
+        """All of it but the tenants, which are to be written next, and that these slots are empty now.
 
         In an order of its own, so that the bytes do not depend on the order in which the work was done.
         """
@@ -129,9 +129,12 @@ class Draft:
         for slot, keys in sorted(self.waiting_in.items()):
             writes.add(SetSlab(slot, self.sequence, b"".join(in_order(keys))))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
-        write_tenants(writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched])
+        return writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]
+
+    def end(self, writes: Writes) -> Outcome:
         writes.add(self.partition.head())
         self.outcome.writes = writes.packed()
+        return self.outcome
 
     def _record_configurations(self) -> None:
         """Note which tenants are under other rules than the journal says, and rules it has not seen yet."""

@@ -34,7 +34,7 @@ from .identity import Identity
 from .joining import Joined, join
 from .learner import Drawn
 from .partition import Partition
-from .tenant import Tenant
+from .tenant import Tenant, ToWrite, write_tenants
 
 __all__ = [
     "FEEDBACK",
@@ -117,7 +117,9 @@ def steps(given: Sequence[Given]) -> list[Outcome]:
     for one in under_way:
         one.park()
     _learn(under_way, [one.sweep() for one in under_way])
-    return [one.end() for one in under_way]
+    written = [one.publish() for one in under_way]
+    write_tenants(written)
+    return [one.end(writes) for one, (writes, _) in zip(under_way, written, strict=True)]
 
 
 def _learn(under_way: Sequence[_Step], joined: Sequence[Mapping[str, Joined]]) -> None:
@@ -150,15 +152,15 @@ class _Step(Draft):
         for letter in self.given.asked.refused:
             self.dead(letter.raw, letter.reason, letter.detail)
 
-    def end(self) -> Outcome:
+    def publish(self) -> ToWrite:
+        """Publish the decisions, and begin to write what has changed."""
         made = self.made
         self.outcome.decisions = [
             Made(event.tenant, made[raw.offset], raw.headers)
             for raw, event, _ in self.given.asked.requests
             if raw.offset in made
         ]
-        self.write(emptied=self.given.slabs)
-        return self.outcome
+        return self.write(emptied=self.given.slabs)
 
     # Labels
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -203,7 +203,7 @@ class Tenant:
         """The same tenant under other rules: what a process with another configuration makes of what is stored."""
         whole, writes = self.clone(), Writes()
         whole.observed = True
-        write_tenants(writes, [(whole, None)])
+        write_tenants([(writes, [(whole, None)])])
         fields = {write.name: write.value for write in unpack(writes.packed()) if isinstance(write, SetField)}
         head = self.number.to_bytes(2, "big")
         for number, counters in self.learner.state.buckets.items():
@@ -259,28 +259,42 @@ class Tenant:
         return self.names.labels[digit - 1] if digit else None
 
 
-def write_tenants(writes: Writes, tenants: Sequence[tuple[Tenant, Tenant | None]]) -> None:
-    """What to write so that the store holds these tenants, given what it holds already of each."""
+ToWrite = tuple[Writes, Sequence[tuple[Tenant, Tenant | None]]]
+"""Where to write tenants, each with what is stored of it already."""
+
+
+def write_tenants(parts: Sequence[ToWrite]) -> None:
+    """Write what is needed so that the stores hold these tenants; the counters of all of them are encoded at once."""
     counters: list[Counters] = []
     changed: list[list[int]] = []
-    for tenant, _ in tenants:
+    for tenant in [tenant for _, tenants in parts for tenant, _ in tenants]:
         state = tenant.learner.state
         numbers = [number for number in sorted(state.touched) if number in state.buckets]
         changed.append(numbers)
         counters += (state.lifetime, *[state.buckets[number] for number in numbers])
-    encoded = iter(encode_many(counters))
-    fields: list[tuple[bytes, bytes | None]] = []
-    for (tenant, before), numbers in zip(tenants, changed, strict=True):
-        head = tenant.number.to_bytes(2, "big")
-        fields += ((b"t" + head, tenant._encode_names()), (b"c" + head, next(encoded)))
-        if tenant.watch is not None and tenant.observed:
-            fields.append((b"w" + head, _encode((tenant.rules.watch, tenant.watch.encode()))))
-        for number in numbers:
-            fields.append((_bucket_field(head, number), next(encoded)))
-        if before is not None:
-            for number in sorted(before.learner.state.buckets.keys() - tenant.learner.state.buckets.keys()):
-                fields.append((_bucket_field(head, number), None))
-    writes.add_fields(fields)
+    encoded, buckets = iter(encode_many(counters)), iter(changed)
+    for writes, tenants in parts:
+        writes.add_fields(
+            [field for tenant, before in tenants for field in _fields(tenant, before, next(buckets), encoded)]
+        )
+
+
+def _fields(
+    tenant: Tenant, before: Tenant | None, numbers: Sequence[int], encoded: Iterator[bytes]
+) -> list[tuple[bytes, bytes | None]]:
+    """Those to be set or deleted; the next of ``encoded`` are its counters."""
+    head = tenant.number.to_bytes(2, "big")
+    fields: list[tuple[bytes, bytes | None]] = [
+        (b"t" + head, tenant._encode_names()),
+        (b"c" + head, next(encoded)),
+    ]
+    if tenant.watch is not None and tenant.observed:
+        fields.append((b"w" + head, _encode((tenant.rules.watch, tenant.watch.encode()))))
+    fields += [(_bucket_field(head, number), next(encoded)) for number in numbers]
+    if before is not None:
+        gone = sorted(before.learner.state.buckets.keys() - tenant.learner.state.buckets.keys())
+        fields += [(_bucket_field(head, number), None) for number in gone]
+    return fields
 
 
 def _bucket_field(head: bytes, number: int) -> bytes:
