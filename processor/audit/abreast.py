@@ -17,7 +17,7 @@ R = TypeVar("R")
 Stepping = Generator[Given, Outcome | Exception, R]
 """Goes through a partition: says what is to be stepped next, is told what that leads to, and ends with a result."""
 
-MOST = 8
+MOST = 4
 """So many partitions at a time: each has its state in memory, and what it reads is open."""
 ENOUGH = 2_000
 """A batch of so many records gains nothing from company, and leaves the processor's cache while it waits for some."""

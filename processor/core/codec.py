@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -107,7 +107,7 @@ def _encode_alike(flats: Sequence[Ints], shape: Shape) -> list[bytes]:
     return found
 
 
-@cache
+@lru_cache(maxsize=1_000)
 def _filled(shape: Shape) -> tuple[list[tuple[str, int, int]], Ints]:
     """The arrays that hold any numbers: their names in ``_record``, where they begin and end; where they begin."""
     spans = [(str(i), start, end) for i, (start, end) in enumerate(pairwise(shape.bounds)) if start < end]
