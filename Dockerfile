@@ -1,11 +1,13 @@
 # The processor and its commands. Build: docker build -t gforce:dev .   Run: docker run --rm gforce:dev --help
 
 FROM python:3.12-slim-bookworm AS build
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY processor processor
 COPY producers producers
 COPY schemas schemas
+ENV GFORCE_COMPILED=required
 RUN python -m venv /opt/gforce \
  && /opt/gforce/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir /wheels . \
  && /opt/gforce/bin/pip install --no-cache-dir --disable-pip-version-check /wheels/*.whl

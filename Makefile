@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 RUNS   ?= 100
 SEEDS  ?= 1000
 TESTS  ?=
+SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.BUILT or print(compiled.REMEDY)'
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
@@ -14,7 +15,13 @@ TESTS  ?=
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(VENV)/ready  ## build .venv with everything in it
+setup: $(VENV)/compiled  ## build .venv with everything in it
+
+# The inner loops, anew when they have changed. Without a C compiler the plain versions are used: see hatch_build.py.
+$(VENV)/compiled: $(VENV)/ready hatch_build.py $(wildcard processor/*/*.pyx processor/core/compiled/*.[hp]*)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+	@$(SAY_IF_PLAIN)
 
 $(VENV)/ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,15 +31,16 @@ $(VENV)/ready: pyproject.toml
 	@echo "setting up $(VENV) (once, about a minute) …"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[experiments,dev]'
-	@touch $@
+	@touch $@ $(VENV)/compiled
+	@$(SAY_IF_PLAIN)
 
-servers: setup  ## fetch what the tests on real Kafka and Redis want, where that is possible
-	@sh tests/setup_system.sh
+servers:  ## fetch what the tests on real Kafka and Redis want, where that is possible
+	@PYTHON=$(PYTHON) sh tests/setup_system.sh
 
 demo: setup  ## watch a gap close, in the terminal
 	@$(BIN)/gforce demo
 
-test: setup servers lint  ## all checks and tests (TESTS=tests/unit for some)
+test: servers setup lint  ## all checks and tests (TESTS=tests/unit for some)
 	$(BIN)/pytest -n auto --cov --cov-report=term $(TESTS)
 
 lint: setup  ## style, types and the import contract
@@ -60,17 +68,17 @@ endif
 simulate: setup  ## many histories of crashes, and the protocol broken on purpose (SEEDS=1000)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --mutants
 
-chaos: setup servers  ## real processors, broker and Redis, killed at random under load (six minutes)
+chaos: servers setup  ## real processors, broker and Redis, killed at random under load (six minutes)
 	$(BIN)/python -m tests.chaos
 
-chaos-cluster: setup servers  ## the same on a Redis Cluster (three minutes)
+chaos-cluster: servers setup  ## the same on a Redis Cluster (three minutes)
 	$(BIN)/python -m tests.chaos --cluster
 
-chaos-rolling: setup servers  ## rolling restarts under load
+chaos-rolling: servers setup  ## rolling restarts under load
 	$(BIN)/python -m tests.chaos.rolling
 
 AUDIT  ?= /tmp/gforce-audit
-chaos-audit: setup servers  ## 200 000 requests under kills, recorded, then audited as a stranger would (AUDIT=folder)
+chaos-audit: servers setup  ## 200 000 requests under kills, recorded, then audited as a stranger would (AUDIT=folder)
 	mkdir -p $(AUDIT)
 	$(BIN)/python -m tests.chaos --requests 200000 --rate 600 --kills 30 --seconds-limit 900 --record $(AUDIT) \
 	  --snapshot-bytes 1500000
@@ -79,19 +87,19 @@ chaos-audit: setup servers  ## 200 000 requests under kills, recorded, then audi
 	$(BIN)/gforce audit $(AUDIT)/*.json --config $(AUDIT)/gforce.toml
 	$(BIN)/gforce audit $(AUDIT)/recording --config $(AUDIT)/gforce.toml --from-snapshot --partitions 0  # the busiest
 
-chaos-gauges: setup servers  ## kills, then every exported gauge against a recomputation from the topics
+chaos-gauges: servers setup  ## kills, then every exported gauge against a recomputation from the topics
 	$(BIN)/python -m tests.chaos.gauges
 
-watch-scenario: setup servers  ## a drift on a live stream, and who notices it when (two minutes)
+watch-scenario: servers setup  ## a drift on a live stream, and who notices it when (two minutes)
 	$(BIN)/python -m tests.watching
 
-chaos-idle: setup servers  ## go on after the group's offsets have expired
+chaos-idle: servers setup  ## go on after the group's offsets have expired
 	$(BIN)/python -m tests.chaos.idle
 
-bench: setup servers  ## throughput beside its limit on real Kafka and Redis, ratios first (docs/benchmarks.md)
+bench: servers setup  ## throughput beside its limit on real Kafka and Redis, ratios first (docs/benchmarks.md)
 	$(BIN)/python -m benchmarks.pipeline
 
-bench-parts: setup servers  ## solver, Redis memory, scrape of 10 000 tenants, audit, latency, growth, recovery
+bench-parts: servers setup  ## solver, Redis memory, scrape of 10 000 tenants, audit, latency, growth, recovery
 	$(BIN)/python -m benchmarks.solver
 	$(BIN)/python -m benchmarks.redis_memory
 	$(BIN)/python -m benchmarks.scrape
@@ -102,4 +110,5 @@ bench-parts: setup servers  ## solver, Redis memory, scrape of 10 000 tenants, a
 	$(BIN)/python -m benchmarks.pipeline recovery
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find processor -name '*.so' -delete

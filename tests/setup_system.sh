@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the tests on real parts need, on Debian and Ubuntu as root: Java and Maven (Kafka), redis-server, kcat,
-# Prometheus with its promtool, and a browser.
+# What the tests on real parts need, on Debian and Ubuntu as root: a C compiler, Java and Maven (Kafka), redis-server,
+# kcat, Prometheus with its promtool, and a browser.
 # Installs only what is missing. Elsewhere it does nothing: the tests then say what did not run and how to get it.
 set -eu
 
@@ -24,6 +24,10 @@ if [ -z "${KAFKA_BOOTSTRAP:-}" ] && ! docker version >/dev/null 2>&1; then
   need mvn maven
 fi
 command -v valkey-server >/dev/null 2>&1 || [ -n "${REDIS_URL:-}" ] || need redis-server redis-server
+# For the inner loops. Python's headers come with a Python that was built here; Debian keeps them apart.
+need cc "gcc libc6-dev"
+"${PYTHON:-python3}" -c 'import pathlib, sysconfig as s, sys
+sys.exit(not (pathlib.Path(s.get_path("include")) / "Python.h").exists())' || missing="$missing python3-dev"
 need kcat kcat
 need promtool prometheus
 need prometheus prometheus

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from processor.adapters.kafka_errors import NOT_KEPT, REMEDY, error_of, made, meaning, says
 from processor.adapters.kafka_membership import parsed
+from processor.adapters.kafka_runs import NEVER, runs
 from processor.adapters.kafka_settings import GroupProtocol, Properties, consumer_properties
 from processor.adapters.log import (
     At,
@@ -40,7 +41,6 @@ PASSING = frozenset(
         KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
-NOWHERE, NEVER = At("", -1), 1 << 63
 MOST_REJOINS, REJOIN_WINDOW = 5, 60.0
 # The partition's fetcher has not started yet, or is about to stop.
 NOT_YET = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
@@ -238,46 +238,15 @@ class KafkaInput:
         return pieces
 
     def _taken(self, messages: list[Message]) -> list[Piece]:
-        """Records that are wanted, in runs of one partition, as they come: hardly anything is done for each."""
+        """Records that are wanted, in runs of one partition, as they come."""
         pieces: list[Piece] = []
-        topic: str | None = None
-        partition: int | None = None
-        at, wanted, records = NOWHERE, NEVER, list[Record]()
-        for message in messages:
-            if message.error() is not None:
-                self._reached(at, wanted, records)
-                self._noted(message.error(), message)  # type: ignore[arg-type]
-                topic, records = None, []  # or the run would be taken for one after the end it may have come before
-                continue
-            if message.topic() != topic or message.partition() != partition:
-                self._reached(at, wanted, records)
-                topic, partition = message.topic(), message.partition()
-                # Not started: fetched before the pause held.
-                at = At(topic or "", partition or 0)
-                wanted, records = self._next.get(at, NEVER), []
-                pieces.append(Piece(at, records))
-            offset: int = message.offset()  # type: ignore[assignment]
-            if offset >= wanted:  # below: fetched before the seek
-                wanted = offset + 1
-                headers = message.headers()
-                records.append(
-                    Record(
-                        at.topic,
-                        at.partition,
-                        offset,
-                        message.timestamp()[1],
-                        message.key(),
-                        message.value(),
-                        tuple(headers) if headers else (),  # type: ignore[arg-type]  # bytes, since we read them
-                    )
-                )
-        self._reached(at, wanted, records)
-        return [piece for piece in pieces if piece.records]
-
-    def _reached(self, at: At, wanted: int, records: list[Record]) -> None:
-        if records:
-            self._next[at] = wanted
-            self._at_end.discard(at)
+        for run in runs(messages, self._next):
+            if not isinstance(run, Piece):
+                self._noted(run.error(), run)  # type: ignore[arg-type]
+            elif run.records:
+                self._at_end.discard(run.at)
+                pieces.append(run)
+        return pieces
 
     def ended(self, at: At) -> bool:
         return at in self._at_end

@@ -124,7 +124,7 @@ class Tape:
 def hashes_of(records: Sequence[Record]) -> bytes:
     """``record_hash`` of every record, one after the other."""
     columns = ([r.key for r in records], [r.value for r in records], [r.timestamp for r in records])
-    return b"".join(record_hashes(*columns))
+    return record_hashes(*columns)
 
 
 def _hashes(part: Range) -> bytes:

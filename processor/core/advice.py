@@ -11,6 +11,10 @@ from typing import Any
 
 import msgspec
 
+from . import compiled
+
+CONTENT_BYTES = 4
+
 
 class Order(msgspec.Struct, eq=False, frozen=True, gc=False):
     """In which order experts came, in one piece or several. They mostly come in the same one, and share this."""
@@ -36,8 +40,8 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
     """sorted"""
     order: Order
     """in which they came"""
-    begun: blake2b
-    """the hash of what is said, begun with the group and how many experts there are; see ``Advice.content``"""
+    head: bytes
+    """how what is said begins, with the group and how many experts there are; see ``Advice.text``"""
 
 
 class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
@@ -71,19 +75,15 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     pieces: Sequence[Piece]
     labels: frozenset[str]
     """all that were predicted"""
-    _begun: blake2b | None = None
-    """the hash of all of it but the context, where it came in one piece"""
-    _alone: bytes = b""
-    """the ``content`` of a request without a context, once asked for"""
+    _text: bytes = b""
+    """see ``text``; known where it came in one piece"""
 
     @classmethod
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
         order = order_of((tuple(predictions),))
         piece = Piece.of(predictions, order)
         panel = panel_of(group, order)
-        begun = panel.begun.copy()
-        begun.update(b"".join(piece.said))
-        return cls(panel, [piece], piece.kinds, begun)
+        return cls(panel, [piece], piece.kinds, b"".join((panel.head, *piece.said)))
 
     @property
     def group(self) -> str:
@@ -96,25 +96,29 @@ class Advice(msgspec.Struct, eq=False, gc=False):
             said.update(zip(piece.experts, piece.labels, strict=True))
         return {expert: said[expert] for expert in self.panel.experts}
 
-    def content(self, context: bytes) -> bytes:
-        """Four bytes of what a request says: they tell a repetition from another request under the same id.
+    @property
+    def text(self) -> bytes:
+        """The beginning of the MessagePack of [group, [[expert, label], …], context], all but the context.
 
-        The hash of the MessagePack of [group, [[expert, label], …], context], independent of the experts' order.
+        It does not depend on the order in which the experts came.
         """
-        if not context and self._alone:
-            return self._alone
-        if self._begun is not None:
-            begun = self._begun.copy()
-            begun.update(_encode(context))
-        else:
-            begun, runs = self.panel.begun.copy(), self.pieces[0].said
-            for piece in self.pieces[1:]:
-                runs += piece.said
-            begun.update(b"".join(self.panel.order.weave(runs)) + _encode(context))
-        content = begun.digest()
-        if not context:
-            self._alone = content
-        return content
+        if self._text:
+            return self._text
+        runs = self.pieces[0].said
+        for piece in self.pieces[1:]:
+            runs += piece.said
+        return self.panel.head + b"".join(self.panel.order.weave(runs))
+
+    def content(self, context: bytes) -> bytes:
+        """Four bytes of what a request says: they tell a repetition from another request under the same id."""
+        return blake2b(self.text + _encode(context), digest_size=CONTENT_BYTES).digest()
+
+
+def contents(advice: list[Advice], contexts: list[bytes]) -> bytes:
+    """The ``content`` of many requests, one after the other."""
+    if compiled.BUILT:
+        return compiled.contents([each._text or each.text for each in advice], contexts, CONTENT_BYTES)
+    return b"".join(map(Advice.content, advice, contexts))
 
 
 _encode = msgspec.msgpack.encode
@@ -134,8 +138,7 @@ def _head(length: int) -> bytes:
 
 @lru_cache(maxsize=1_024)
 def panel_of(group: str, order: Order) -> Panel:
-    begun = blake2b(_head(3) + _encode(group) + _head(len(order.experts)), digest_size=4)
-    return Panel(group, order.experts, order, begun)
+    return Panel(group, order.experts, order, _head(3) + _encode(group) + _head(len(order.experts)))
 
 
 @lru_cache(maxsize=1_024)

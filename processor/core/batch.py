@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
-from .entry import entry_ids
+from . import compiled
+from .entry import entry_ids, head_of_ids
 from .events import (
     FeedbackEvent,
     Limits,
@@ -21,7 +22,7 @@ from .events import (
 )
 from .partition import RulesFor
 from .partitioning import partition_of
-from .reading import Event, Reader, feedback_reader, request_reader
+from .reading import Event, Reader, feedback_reader, memory_of, request_reader
 
 REQUESTS, FEEDBACK = "requests", "feedback"
 
@@ -45,6 +46,10 @@ class Raw(msgspec.Struct, frozen=True, gc=False):
     @property
     def received(self) -> bytes | None:
         return self.value if self.original is None else self.original
+
+
+Read = tuple[Raw, Event, bytes]
+"""A record, the event in it, and the id of its entry."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False):
@@ -84,8 +89,8 @@ class Terms:
 class Asked:
     """A batch, decoded: what can be used, what cannot, and which entries it needs."""
 
-    requests: list[tuple[Raw, RequestEvent, bytes]]
-    feedback: list[tuple[Raw, FeedbackEvent, bytes]]
+    requests: list[Read[RequestEvent]]
+    feedback: list[Read[FeedbackEvent]]
     refused: list[DeadLetter]
     garbage: int
     """records that did not decode or match the schema"""
@@ -101,13 +106,12 @@ def decode(
     raws: Sequence[Raw], partition: int, partitions: int, now: int, terms: Terms, poison: set[tuple[str, int]]
 ) -> Asked:
     """Decode and check every record by itself."""
-    refused: list[DeadLetter] = []
-    reading = _Reading(partition, partitions, now + terms.max_future, poison, refused)
+    reading = _Reading(partition, partitions, now + terms.max_future, terms.limits, poison)
     return Asked(
-        reading.readable([raw for raw in raws if raw.source == REQUESTS], request_reader(terms.limits)),
-        reading.readable([raw for raw in raws if raw.source == FEEDBACK], feedback_reader(terms.limits)),
-        refused,
-        sum(is_garbage(letter.reason) for letter in refused),
+        reading.requests([raw for raw in raws if raw.source == REQUESTS]),
+        reading.feedback([raw for raw in raws if raw.source == FEEDBACK]),
+        reading.refused,
+        sum(is_garbage(letter.reason) for letter in reading.refused),
     )
 
 
@@ -116,12 +120,36 @@ class _Reading:
     partition: int
     partitions: int
     latest: int
+    limits: Limits
     poison: set[tuple[str, int]]
-    refused: list[DeadLetter]
+    refused: list[DeadLetter] = field(default_factory=list)
 
-    def readable(self, raws: Sequence[Raw], read: Reader[Event]) -> list[tuple[Raw, Event, bytes]]:
-        """The events among these records, each with the id of its entry; the others are refused."""
-        found: list[tuple[Raw, Event, bytes]] = []
+    def requests(self, raws: list[Raw]) -> list[Read[RequestEvent]]:
+        plainly = partial(self._plainly, read=request_reader(self.limits))
+        if self.poison or not compiled.BUILT:
+            return _only_read(plainly(raws))
+        return _filled(*self._reader().requests(raws, RequestEvent, memory_of(self.limits)), plainly)
+
+    def feedback(self, raws: list[Raw]) -> list[Read[FeedbackEvent]]:
+        plainly = partial(self._plainly, read=feedback_reader(self.limits))
+        if self.poison or not compiled.BUILT:
+            return _only_read(plainly(raws))
+        return _filled(*self._reader().feedback(raws, FeedbackEvent), plainly)
+
+    def _reader(self) -> compiled.Reader:
+        return compiled.Reader(self.limits, self.latest, self._head_of)
+
+    def _head_of(self, key: bytes, tenant: str) -> bytes | None:
+        """What the ids of a tenant's entries begin with; None if its records do not belong here."""
+        try:
+            self._check_home(key, tenant)
+        except Rejected:
+            return None
+        return head_of_ids(tenant)
+
+    def _plainly(self, raws: Sequence[Raw], read: Reader[Event]) -> list[Read[Event] | None]:
+        """The event in each of these records, with the id of its entry; None for those that are refused."""
+        found: list[Read[Event] | None] = []
         homes: dict[bytes | None, Home] = {}
         poison, latest = self.poison, self.latest
         for raw, event in zip(raws, read([raw.value for raw in raws]), strict=True):
@@ -130,10 +158,12 @@ class _Reading:
                     self._usable(raw)
                 if isinstance(event, Rejected):
                     self.refused.append(DeadLetter(raw, event.reason, event.detail))
+                    found.append(None)
                     continue
                 home = homes.get(raw.key)
                 if home is None or home.tenant != event.tenant:
-                    home = homes[raw.key] = self._home(raw.key, event.tenant)
+                    self._check_home(raw.key, event.tenant)
+                    home = homes[raw.key] = Home(event.tenant, entry_ids(event.tenant).copy)
                 if raw.timestamp > latest:
                     raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
                 entry = home.entry()
@@ -141,6 +171,7 @@ class _Reading:
                 found.append((raw, event, entry.digest()))
             except Rejected as rejected:
                 self.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
+                found.append(None)
         return found
 
     def _usable(self, raw: Raw) -> None:
@@ -149,14 +180,27 @@ class _Reading:
         if raw.refused is not None:
             raise Rejected(raw.refused.reason, raw.refused.detail)
 
-    def _home(self, key: bytes | None, tenant: str) -> Home:
+    def _check_home(self, key: bytes | None, tenant: str) -> None:
         if key != tenant.encode():
             raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
         if partition_of(key, self.partitions) != self.partition:
             raise Rejected(
                 Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
             )
-        return Home(tenant, entry_ids(tenant).copy)
+
+
+def _only_read(found: Sequence[Read[Event] | None]) -> list[Read[Event]]:
+    return [one for one in found if one is not None]
+
+
+def _filled(
+    found: list[Read[Event] | None], left: list[Raw], plainly: Callable[[list[Raw]], list[Read[Event] | None]]
+) -> list[Read[Event]]:
+    """What was read, with what the plain version makes of those that were left."""
+    if not left:
+        return cast(list[Read[Event]], found)
+    rest = iter(plainly(left))
+    return _only_read([one if one is not None else next(rest) for one in found])
 
 
 class Home(NamedTuple):

@@ -10,12 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from msgspec import UNSET
 
-from .advice import Advice, Panel
+from . import compiled
+from .advice import Advice, Panel, contents
 from .batch import Raw
 from .counters import ABSENT
-from .decision_writer import chances_of, ends_of, ids_of, write_decisions
+from .decision_writer import write_decisions
 from .entry import LAST_SECOND
 from .events import RequestEvent
 from .exact import Ints
@@ -116,9 +116,7 @@ def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
     dockets = [docket for hearing in hearings for docket in hearing.dockets]
     cases = [case for docket in dockets for case in docket.cases]
     counts = [sum(len(docket.cases) for docket in hearing.dockets) for hearing in hearings]
-    raws, events, keys = [raw for raw, _, _ in cases], [event for _, event, _ in cases], [key for _, _, key in cases]
-    ids, advice = [event.decision_id for event in events], [event.advice for event in events]
-    contexts = [b"" if event.context is UNSET else b"".join((event.context,)) for event in events]
+    raws, keys, ids, advice, contexts = columns(cases)
     clock = np.repeat([hearing.clock for hearing in hearings], counts)
     slot = np.repeat([hearing.slot for hearing in hearings], counts)
     times = np.array([raw.timestamp for raw in raws], dtype=np.int64)
@@ -137,20 +135,28 @@ def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
     due = (start + np.array([docket.tenant.rules.expiry for docket in dockets])[row]) // slot
     remove = (start + np.array([docket.tenant.rules.horizon for docket in dockets])[row]) // slot
     seconds = np.clip(at // 1_000, 0, LAST_SECOND)
-    content = np.frombuffer(b"".join(map(Advice.content, advice, contexts)), dtype=">u4")
-    places = list(zip(hearings, slices(counts), strict=True))
-    ends = [end for hearing, where in places for end in ends_of(contexts[where], hearing.batch)]
+    content = np.frombuffer(contents(advice, contexts), dtype=">u4")
+    batches = [hearing.batch for hearing, count in zip(hearings, counts, strict=True) for _ in range(count)]
     together = Decided(
         dockets,
         alike.parts,
         raws,
         keys,
         _entries(dockets, verdicts, row, content, seconds, due, remove),
-        _values(dockets, alike.parts, verdicts, ids_of(ids), ends),
+        _values(dockets, alike.parts, verdicts, ids, contexts, batches),
         np.minimum(due, remove).tolist(),
         seconds.tolist(),
     )
-    return [together.of(hearing, where) for hearing, where in places]
+    return [together.of(hearing, where) for hearing, where in zip(hearings, slices(counts), strict=True)]
+
+
+def columns(cases: list[Asking]) -> tuple[list[Raw], list[bytes], list[str], list[Advice], list[bytes]]:
+    """Records, ids of entries, ids of decisions, advice and contexts."""
+    if compiled.BUILT:
+        return compiled.columns(cases)
+    raws, events, keys = [raw for raw, _, _ in cases], [event for _, event, _ in cases], [key for _, _, key in cases]
+    ids, advice = [event.decision_id for event in events], [event.advice for event in events]
+    return raws, keys, ids, advice, [event.context for event in events]
 
 
 def _entries(
@@ -193,11 +199,15 @@ def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
 
 
 def _values(
-    dockets: Sequence[Docket], parts: Sequence[slice], verdicts: Verdicts, ids: Sequence[bytes], ends: Sequence[bytes]
+    dockets: Sequence[Docket],
+    parts: Sequence[slice],
+    verdicts: Verdicts,
+    ids: list[str],
+    contexts: list[bytes],
+    batches: Sequence[int],
 ) -> list[bytes]:
     """The decisions as published."""
     made = verdicts.in_force
-    columns = (verdicts.group, made.label, made.expert, made.instance)
-    choices = list(zip(*[column.tolist() for column in columns], strict=True))
     writers = [(docket.tenant.writer, part) for docket, part in zip(dockets, parts, strict=True)]
-    return write_decisions(writers, ids, choices, chances_of(made.probabilities), ends)
+    choices = (verdicts.group, made.label, made.expert, made.instance)
+    return write_decisions(writers, ids, choices, made.probabilities, contexts, batches)

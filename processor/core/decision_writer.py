@@ -9,7 +9,8 @@ from itertools import chain, repeat
 import msgspec
 import numpy as np
 
-from .exact import ONE, Parts
+from . import compiled
+from .exact import ONE, Ints, Parts
 
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
@@ -19,19 +20,6 @@ MOST = 4_096
 
 Choice = tuple[int, int, int, int]
 """Group, label, expert and instance, by index."""
-
-
-def chances_of(probabilities: Parts) -> list[list[bytes]]:
-    """How likely each label was, as JSON, in columns: fractions of each label, then parts out of 2³² of each."""
-    fractions = _lines((probabilities.astype(np.float64) / ONE).ravel().tolist())
-    parts = _lines(probabilities.ravel().tolist())
-    kinds = probabilities.shape[1]
-    return [texts[label::kinds] for texts in (fractions, parts) for label in range(kinds)]
-
-
-def _lines(values: Sequence[object]) -> list[bytes]:
-    """Each value as JSON. JSON holds no line breaks of its own."""
-    return _encoder.encode_lines(values).split(b"\n")[:-1]
 
 
 class DecisionWriter:
@@ -61,22 +49,69 @@ class DecisionWriter:
 
 def write_decisions(
     writers: Sequence[tuple[DecisionWriter, slice]],
-    ids: Sequence[bytes],
-    choices: Sequence[Choice],
-    chances: Iterable[Sequence[bytes]],
-    ends: Sequence[bytes],
+    ids: list[str],
+    choices: Sequence[Ints],
+    probabilities: Parts,
+    contexts: list[bytes],
+    batches: Sequence[int],
 ) -> list[bytes]:
     """One JSON document for each id; each writer, of the same labels, has a part of them, one after the other.
 
-    Ids are JSON, ``chances`` are columns, and ``ends`` begin with the batch.
+    ``choices`` are the columns of ``Choice``; an empty context is none; ``batches`` are the batches decided in.
     """
+    if not compiled.BUILT:
+        return plain_write_decisions(writers, ids, choices, probabilities, contexts, batches)
+    ends = {batch: b"%d" % batch for batch in set(batches)}
+    return compiled.written_decisions(
+        [(writer.between, writer.choices, part.start, part.stop) for writer, part in writers],
+        ids,
+        choices,
+        _encoder.encode_lines(_fractions(probabilities)),
+        probabilities,
+        [ends[batch] for batch in batches],
+        contexts,
+        _encode,
+    )
+
+
+def plain_write_decisions(
+    writers: Sequence[tuple[DecisionWriter, slice]],
+    ids: list[str],
+    choices: Sequence[Ints],
+    probabilities: Parts,
+    contexts: list[bytes],
+    batches: Sequence[int],
+) -> list[bytes]:
     sizes = [part.stop - part.start for _, part in writers]
-    chosen = [map(writer.choices.__getitem__, choices[part]) for writer, part in writers]
+    each = list(zip(*[column.tolist() for column in choices], strict=True))
+    chosen = [map(writer.choices.__getitem__, each[part]) for writer, part in writers]
+    ends = [
+        b'%d,"context":%b}' % (batch, context) if context else b"%d}" % batch
+        for batch, context in zip(batches, contexts, strict=True)
+    ]
     # In turn what is the same in all of a tenant's and what is not: joining such rows takes half as long as a format.
     fixed = zip(*[writer.between for writer, _ in writers], strict=True)
     columns = [column for texts in fixed for column in (_spread(texts, sizes), ())]
-    columns[1::2] = (ids, chain.from_iterable(chosen), *chances, ends)
+    columns[1::2] = (_lines(ids), chain.from_iterable(chosen), *_chances(probabilities), ends)
     return list(map(b"".join, zip(*columns, strict=True)))
+
+
+def _chances(probabilities: Parts) -> list[list[bytes]]:
+    """How likely each label was, as JSON, in columns: fractions of each label, then parts out of 2³² of each."""
+    fractions, parts = _lines(_fractions(probabilities)), _lines(probabilities.ravel().tolist())
+    kinds = probabilities.shape[1]
+    return [texts[label::kinds] for texts in (fractions, parts) for label in range(kinds)]
+
+
+def _fractions(probabilities: Parts) -> list[float]:
+    """One decision after the other."""
+    fractions: list[float] = (probabilities.astype(np.float64) / ONE).ravel().tolist()
+    return fractions
+
+
+def _lines(values: Sequence[object]) -> list[bytes]:
+    """Each value as JSON. JSON holds no line breaks of its own."""
+    return _encoder.encode_lines(values).split(b"\n")[:-1]
 
 
 def _spread(texts: Sequence[bytes], times: Sequence[int]) -> Iterable[bytes]:
@@ -106,14 +141,3 @@ def _choices(
 ) -> _Choices:
     """Shared by all tenants of the same names."""
     return _Choices(groups, labels, (*experts, None), (*(instances or [None] * len(labels)), None))
-
-
-def ids_of(decision_ids: Sequence[str]) -> list[bytes]:
-    """As JSON."""
-    return _lines(decision_ids)
-
-
-def ends_of(contexts: Iterable[bytes], batch: int) -> list[bytes]:
-    """How decisions of this batch end; an empty context is none."""
-    plain, more = b"%d}" % batch, b'%d,"context":' % batch
-    return [more + context + b"}" if context else plain for context in contexts]

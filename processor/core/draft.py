@@ -13,7 +13,7 @@ from .batch import DeadLetter, Made, Raw, Terms
 from .events import Reason
 from .partition import Partition
 from .tenant import Tenant, TenantRules, ToWrite
-from .writes import DropSlab, SetSlab, Writes, in_order
+from .writes import DropSlab, SetSlab, Writes, joined_ids
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Draft:
         for slot in sorted(emptied):
             writes.add(DropSlab(slot))
         for slot, keys in sorted(self.waiting_in.items()):
-            writes.add(SetSlab(slot, self.sequence, b"".join(in_order(keys))))
+            writes.add(SetSlab(slot, self.sequence, joined_ids(keys)))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
         return writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]
 

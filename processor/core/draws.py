@@ -6,11 +6,12 @@ nobody without the seed can foresee or steer a draw.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
+from . import compiled
 from .errors import InvalidInput
 from .exact import Parts
 
@@ -26,7 +27,7 @@ def draws(seed: bytes, decision_ids: Iterable[str]) -> Parts:
     >>> draws(b"sixteen bytes ok", ["loan-1", "loan-2"]).shape
     (2, 3)
     """
-    return uniforms([digests(seed, decision_ids)])
+    return uniforms([(seed, list(decision_ids))])
 
 
 def check_seed(seed: bytes) -> None:
@@ -37,18 +38,21 @@ def check_seed(seed: bytes) -> None:
         )
 
 
-def digests(seed: bytes, decision_ids: Iterable[str]) -> bytearray:
-    """The bytes behind the draws, one after the other."""
-    check_seed(seed)
-    keyed = blake2b(key=seed, digest_size=4 * DRAWS)
+def uniforms(keyed: Sequence[tuple[bytes, Sequence[str]]]) -> Parts:
+    """The draws of decisions under several seeds, one after the other."""
+    for seed, _ in keyed:
+        check_seed(seed)
+    found = compiled.digests(list(keyed), 4 * DRAWS) if compiled.BUILT else plain_digests(keyed)
+    return np.frombuffer(found, dtype="<u4").reshape(-1, DRAWS).astype(np.uint64)
+
+
+def plain_digests(keyed: Iterable[tuple[bytes, Iterable[str]]]) -> bytes:
+    """The bytes behind the draws."""
     found = bytearray()
-    for decision_id in decision_ids:
-        one = keyed.copy()
-        one.update(decision_id.encode())
-        found += one.digest()
-    return found
-
-
-def uniforms(parts: Iterable[bytearray]) -> Parts:
-    """The draws behind digests."""
-    return np.frombuffer(b"".join(parts), dtype="<u4").reshape(-1, DRAWS).astype(np.uint64)
+    for seed, decision_ids in keyed:
+        begun = blake2b(key=seed, digest_size=4 * DRAWS)
+        for decision_id in decision_ids:
+            one = begun.copy()
+            one.update(decision_id.encode())
+            found += one.digest()
+    return bytes(found)

@@ -119,12 +119,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RequestEvent(msgspec.Struct, frozen=True, gc=False):
-    """A case to decide. ``context`` is the JSON as it came, or unset."""
+    """A case to decide."""
 
     tenant: str
     decision_id: str
     advice: Advice
-    context: Raw | UnsetType = UNSET
+    context: bytes = b""
+    """the JSON as it came; empty if there is none"""
 
     @property
     def group(self) -> str:
@@ -137,7 +138,7 @@ class RequestEvent(msgspec.Struct, frozen=True, gc=False):
     @property
     def content(self) -> bytes:
         """See ``Advice.content``."""
-        return self.advice.content(b"" if self.context is UNSET else bytes(self.context))
+        return self.advice.content(self.context)
 
 
 class FeedbackEvent(msgspec.Struct, frozen=True, gc=False):
@@ -199,7 +200,15 @@ def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
     if not wire.predictions:
         raise Rejected(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
     advice = Advice.of(canonical_label(wire.group), canonical_labels(wire.predictions))
-    return RequestEvent(wire.tenant, wire.decision_id, advice, wire.context)
+    return RequestEvent(wire.tenant, wire.decision_id, advice, context_of(wire.context))
+
+
+def context_of(came: Raw | UnsetType) -> bytes:
+    """
+    >>> context_of(Raw(b"null")), context_of(UNSET)
+    (b'null', b'')
+    """
+    return b"" if came is UNSET else b"".join((came,))  # twice as fast as ``bytes``
 
 
 def canonical_labels(predictions: Mapping[str, Label]) -> dict[str, str]:

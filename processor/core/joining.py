@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 import numpy as np
 
@@ -31,14 +30,25 @@ class Joined:
 
     tenant: Tenant
     expired: bool = False
-    rows: list[tuple[bytes, int, int]] = field(default_factory=list)
-    """the decision's entry, the number of the label, its time"""
+    entries: list[bytes] = field(default_factory=list)
+    """of the decisions; the lists below have one element for each"""
+    labels: list[int] = field(default_factory=list)
+    """their numbers"""
+    times: list[int] = field(default_factory=list)
     numbers: Mapping[str, int] = field(init=False)
     """of the labels that may come"""
 
     def __post_init__(self) -> None:
         known, labels = self.tenant.names.labels.known, self.tenant.rules.settings.labels
         self.numbers = known if len(known) == len(labels) else {label: known[label] for label in labels}
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def add(self, entry: bytes, label: int, time: int) -> None:
+        self.entries.append(entry)
+        self.labels.append(label)
+        self.times.append(time)
 
 
 def join(joined: Sequence[Joined]) -> list[list[Change]]:
@@ -54,9 +64,10 @@ def join(joined: Sequence[Joined]) -> list[list[Change]]:
 
 
 def _join_alike(joined: Sequence[Joined]) -> list[list[Change]]:
-    together = [row for one in joined for row in one.rows]
-    entries, labels, times = (list(map(itemgetter(place), together)) for place in range(3))
-    sizes = [len(one.rows) for one in joined]
+    entries = [entry for one in joined for entry in one.entries]
+    labels = [label for one in joined for label in one.labels]
+    times = [time for one in joined for time in one.times]
+    sizes = [len(one) for one in joined]
     row, parts = np.arange(len(joined)).repeat(sizes), slices(sizes)
     rows, number, at = decode_pending(entries), np.array(labels, dtype=np.int64), np.array(times, dtype=np.int64)
     learn_alike([one.tenant.learner for one in joined], _lessons(joined, row, rows, number, at))

@@ -15,6 +15,7 @@ from struct import Struct
 
 import msgspec
 
+from . import compiled
 from .errors import IncompatibleState
 
 JOURNAL_FORM = 1
@@ -157,15 +158,22 @@ def record_hash(key: bytes | None, value: bytes | None, timestamp: int) -> bytes
     return blake2b(head + (b"\x00" if value is None else b"\x01" + value), digest_size=8).digest()
 
 
-def record_hashes(
-    keys: Iterable[bytes | None], values: Iterable[bytes | None], timestamps: Iterable[int]
-) -> list[bytes]:
-    """``record_hash`` of many: what the records of one key have in common is hashed once.
+def record_hashes(keys: list[bytes | None], values: list[bytes | None], timestamps: list[int]) -> bytes:
+    """``record_hash`` of many, one after the other.
 
     >>> records = [(b"acme", b"{}", 1_700_000_000_000), (None, None, -1), (b"acme", b"", 0)]
-    >>> record_hashes(*zip(*records)) == [record_hash(*record) for record in records]
+    >>> record_hashes(*map(list, zip(*records))) == b"".join(record_hash(*record) for record in records)
     True
     """
+    if compiled.BUILT:
+        return compiled.record_hashes(keys, values, timestamps)
+    return plain_record_hashes(keys, values, timestamps)
+
+
+def plain_record_hashes(
+    keys: Iterable[bytes | None], values: Iterable[bytes | None], timestamps: Iterable[int]
+) -> bytes:
+    """What the records of one key have in common is hashed once."""
     begun: dict[bytes | None, Callable[[], blake2b]] = {}
     found = []
     last, head = None, b""
@@ -178,7 +186,7 @@ def record_hashes(
         one = (begun.get(key) or begun.setdefault(key, _begun(key)))()
         one.update(head + value)
         found.append(one.digest())
-    return found
+    return b"".join(found)
 
 
 _LEAST, _MOST = 1 << 32, 1 << 63
@@ -190,8 +198,8 @@ def _begun(key: bytes | None) -> Callable[[], blake2b]:
     return blake2b(msgspec.msgpack.encode([key, _LEAST])[:-8], digest_size=8).copy
 
 
-def hashes_text(hashes: Iterable[bytes]) -> str:
-    return b64encode(b"".join(hashes)).decode()
+def hashes_text(hashes: bytes) -> str:
+    return b64encode(hashes).decode()
 
 
 def decisions_digest(values: Iterable[bytes]) -> str:

@@ -20,6 +20,7 @@ from .events import (
     RequestEvent,
     brackets,
     canonical_label,
+    context_of,
     decode_feedback,
     decode_request,
     feedback_decoders,
@@ -37,10 +38,16 @@ Reader = Callable[[Values], list[Event | Rejected]]
 
 
 @lru_cache(maxsize=16)
+def memory_of(limits: Limits) -> Memory:
+    """What was said before in requests under these limits."""
+    return Memory(limits)
+
+
+@lru_cache(maxsize=16)
 def request_reader(limits: Limits) -> Reader[RequestEvent]:
     """Reads requests, and remembers what was said before: requests differ, the advice in them rarely does."""
     skim = _skimming(Longest.of(limits)).decode
-    memory = Memory(limits)
+    memory = memory_of(limits)
     known, remember = memory.known, memory.advice
 
     def together(values: Sequence[bytes]) -> list[RequestEvent] | None:
@@ -58,7 +65,7 @@ def request_reader(limits: Limits) -> Reader[RequestEvent]:
             advice = advice or remember(wire.tenant, group, said)
             if advice is None:
                 return None
-            found.append(RequestEvent(wire.tenant, wire.decision_id, advice, wire.context))
+            found.append(RequestEvent(wire.tenant, wire.decision_id, advice, context_of(wire.context)))
         return found
 
     return _reader(together, lambda value: decode_request(value, limits))

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from . import compiled
+from .advice import Panel
 from .alerts import Change
-from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, decode, due_slot
+from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Read, Terms, decode, due_slot
 from .deciding import Asking, Decided, Docket, Hearing, decide
 from .draft import Draft, Outcome
 from .entry import (
@@ -172,19 +174,32 @@ class _Step(Draft):
 
     def learnt(self, joined: Joined, changes: Sequence[Change]) -> None:
         """A tenant has learnt from what was joined, and that has raised or cleared alerts."""
-        self.partition.pending -= len(joined.rows)
+        self.partition.pending -= len(joined)
         if not joined.expired:
-            self.count("labels_joined", joined.tenant, len(joined.rows))
+            self.count("labels_joined", joined.tenant, len(joined))
         self.alert(joined.tenant, changes)
 
-    def _match(self, labels: Iterable[tuple[Raw, FeedbackEvent, bytes]], joined: dict[str, Joined]) -> Early:
+    def _match(self, labels: Iterable[Read[FeedbackEvent]], joined: dict[str, Joined]) -> Early:
         """Have labels join their decisions, in this order; those without one are left."""
+        if compiled.BUILT:
+            without = compiled.match(labels, self.changed, self.stored, self.clock, joined, self._label)
+        else:
+            without = self._match_plainly(labels, joined)
         left: Early = {}
+        for raw, event, key in without:
+            left.setdefault(key, []).append((raw, event))
+        return left
+
+    def _match_plainly(
+        self, labels: Iterable[Read[FeedbackEvent]], joined: dict[str, Joined]
+    ) -> list[Read[FeedbackEvent]]:
+        left: list[Read[FeedbackEvent]] = []
         before, changed, clock, labelled = self.stored, self.changed, self.clock, Settled.labelled
-        for raw, event, key in labels:
+        for each in labels:
+            raw, event, key = each
             stored = changed.get(key) or before.get(key)
             if stored is None:
-                left.setdefault(key, []).append((raw, event))
+                left.append(each)
                 continue
             one = joined.get(event.tenant)
             label = one.numbers.get(event.label) if one is not None and stored[0] == PENDING else None
@@ -192,7 +207,7 @@ class _Step(Draft):
                 self._label(raw, event, key, stored, joined)
                 continue
             # What ``_label`` does for all but the first label of a tenant, without its calls.
-            one.rows.append((stored, label, raw.timestamp if raw.timestamp >= 0 else clock))
+            one.add(stored, label, raw.timestamp if raw.timestamp >= 0 else clock)
             changed[key] = labelled(stored, label)
         return left
 
@@ -211,7 +226,7 @@ class _Step(Draft):
         """A label counts. Its decision is settled now; what it teaches is learnt with the others."""
         if tenant.name not in joined:
             joined[tenant.name] = Joined(tenant)
-        joined[tenant.name].rows.append((stored, label, at))
+        joined[tenant.name].add(stored, label, at)
         self.changed[key] = Settled.labelled(stored, label)
 
     def _expected(self, raw: Raw, tenant: Tenant, stored: bytes) -> bool:
@@ -303,25 +318,12 @@ class _Step(Draft):
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.given.drawn.get(tenant.name))
-        new = self._are_new([key for _, _, key in chunk])
-        panels = {event.advice.panel for _, event, _ in chunk}
+        look = compiled.first_look if compiled.BUILT else plain_first_look
+        new, panels, predicted = look(chunk, self.changed, self.stored)
         docket.panels = {panel for panel in panels if tenant.knows(panel)}
-        if not new or len(docket.panels) < len(panels) or not self._are_labels(chunk, tenant):
-            chunk = self._accepted(docket, chunk)
-        docket.cases = chunk
+        known = len(docket.panels) == len(panels) and all(each <= tenant.learner.labels for each in predicted)
+        docket.cases = chunk if new and known else self._accepted(docket, chunk)
         return docket
-
-    def _are_new(self, keys: Sequence[bytes]) -> bool:
-        """Nothing is known of any of these, and all differ."""
-        return (
-            not any(map(self.stored.get, keys)) and self.changed.keys().isdisjoint(keys) and len(set(keys)) == len(keys)
-        )
-
-    @staticmethod
-    def _are_labels(chunk: Sequence[Asking], tenant: Tenant) -> bool:
-        """Only what may be predicted is."""
-        labels = tenant.learner.labels
-        return all(predicted <= labels for predicted in {event.advice.labels for _, event, _ in chunk})
 
     def _accepted(self, docket: Docket, chunk: Sequence[Asking]) -> list[Asking]:
         """Those that are to be decided, looked at one by one."""
@@ -455,7 +457,7 @@ class _Step(Draft):
         number = tenant.names.labels.known[label]
         if tenant.name not in joined:
             joined[tenant.name] = Joined(tenant, expired=True)
-        joined[tenant.name].rows.append((stored, number, entry.due * self.terms.slot))
+        joined[tenant.name].add(stored, number, entry.due * self.terms.slot)
         self.changed[key] = Settled.labelled(stored, number)
         self.count("decisions_expired", tenant)
         return True
@@ -472,6 +474,17 @@ class _Step(Draft):
     @staticmethod
     def _parked_raw(tenant: Tenant, parked: Parked) -> Raw:
         return Raw(FEEDBACK, parked.offset, parked.timestamp, tenant.name.encode(), parked.payload)
+
+
+def plain_first_look(
+    chunk: Sequence[Asking], changed: Mapping[bytes, bytes | None], before: Mapping[bytes, bytes | None]
+) -> tuple[bool, set[Panel], set[frozenset[str]]]:
+    """Whether nothing is known of any of these requests and all differ; who was asked, and the different sets of
+    labels that were predicted."""
+    keys = [key for _, _, key in chunk]
+    new = not any(map(before.get, keys)) and changed.keys().isdisjoint(keys) and len(set(keys)) == len(keys)
+    advice = [event.advice for _, event, _ in chunk]
+    return new, {each.panel for each in advice}, {each.labels for each in advice}
 
 
 def advanced(partition: Partition, identity: Identity) -> Partition:

@@ -18,7 +18,7 @@ import numpy as np
 from .advice import Advice, Panel, Piece
 from .axes import Axes
 from .counters import ABSENT, Counters
-from .draws import digests, uniforms
+from .draws import uniforms
 from .exact import Indices, Ints
 from .policies import rules_of
 from .rule import Decided, Questions, decide, distinct
@@ -106,9 +106,7 @@ def decide_alike(cases: Cases) -> Verdicts:
     first = learners[0]
     settings, labels = first.settings, first.state.axes.labels
     group, predictions = _indices(cases)
-    draws = uniforms(
-        [digests(learner.seed, cases.ids[part]) for learner, part in zip(learners, cases.parts, strict=True)]
-    )
+    draws = uniforms([(learner.seed, cases.ids[part]) for learner, part in zip(learners, cases.parts, strict=True)])
     asked = Questions(cases.row, group, predictions, draws)
     counters = Counters.stack([learner.state.window(settings.window) for learner in learners])
     explore = None

@@ -6,10 +6,12 @@ What an alert says, and what it does not, is in ``docs/alerts.md``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from . import compiled
 from .alerts import KINDS, Alert, Change, Counts, Evidence, Kind, StreamFigures, WatchSettings
 from .errors import IncompatibleState
 from .stream import Stream
@@ -111,6 +113,13 @@ class Watch:
     def observe(self, labels: Iterable[tuple[int, int, bool, int]]) -> list[Change]:
         """Take labels in their order: number of the true label, of the group, decided wrongly, time (ms)."""
         changes: list[Change] = []
+        if compiled.BUILT:
+            compiled.observe(labels, self._labels, self._count, partial(self._judge, changes=changes))
+        else:
+            self._observe_plainly(labels, changes)
+        return changes
+
+    def _observe_plainly(self, labels: Iterable[tuple[int, int, bool, int]], changes: list[Change]) -> None:
         counts = self._labels
         tested: dict[Cell, list[tuple[Stream, bool]]] = {}
         for label, group, wrong, at in labels:
@@ -131,7 +140,6 @@ class Watch:
                     stream.err_a += wrong
                     if stream.n_b and stream.bet(at):
                         self._judge(stream, at, changes)
-        return changes
 
     def _count(self, cell: Cell, at: int, tested: dict[Cell, list[tuple[Stream, bool]]]) -> list[tuple[Stream, bool]]:
         """Count a label and give the streams of its cell that take it, and whether its group is the second one there.

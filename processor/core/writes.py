@@ -21,6 +21,8 @@ from itertools import chain
 
 import numpy as np
 
+from . import compiled
+
 ID_BYTES = 16
 MAX_ENTRY = 0xFFFF
 FEW = 200
@@ -100,21 +102,40 @@ class Writes:
             for name, value in fields
         ]
 
-    def add_entries(self, entries: Mapping[bytes, bytes | None]) -> int:
+    def add_entries(self, entries: dict[bytes, bytes | None]) -> int:
         """Many at once, in the order of their ids: set, or delete where there is no value; how many bytes that is."""
-        keys = in_order(entries)
-        values = list(map(entries.__getitem__, keys))
-        kinds = [b"e" if value is None else b"E" for value in values]
-        texts = [value or b"" for value in values]
-        lengths = list(map(len, texts))
-        sizes = {length: struct.pack(">H", length) if length else b"" for length in set(lengths)}
-        rows = zip(kinds, keys, map(sizes.__getitem__, lengths), texts, strict=True)
-        packed = b"".join(chain.from_iterable(rows))
+        packed = packed_entries(entries)
         self._parts.append(packed)
         return len(packed)
 
     def packed(self) -> bytes:
         return b"".join(self._parts)
+
+
+def packed_entries(entries: dict[bytes, bytes | None]) -> bytes:
+    """
+    >>> packed_entries({b"2" * 16: None, b"1" * 16: b"value"})
+    b'E1111111111111111\\x00\\x05valuee2222222222222222'
+    """
+    if compiled.BUILT:
+        return compiled.packed_entries(entries)
+    return plain_packed_entries(entries)
+
+
+def plain_packed_entries(entries: Mapping[bytes, bytes | None]) -> bytes:
+    keys = in_order(entries)
+    values = list(map(entries.__getitem__, keys))
+    kinds = [b"e" if value is None else b"E" for value in values]
+    texts = [value or b"" for value in values]
+    lengths = list(map(len, texts))
+    sizes = {length: struct.pack(">H", length) if length else b"" for length in set(lengths)}
+    rows = zip(kinds, keys, map(sizes.__getitem__, lengths), texts, strict=True)
+    return b"".join(chain.from_iterable(rows))
+
+
+def joined_ids(ids: list[bytes]) -> bytes:
+    """Ids of entries in their order, one after the other."""
+    return compiled.joined_ids(ids) if compiled.BUILT else b"".join(in_order(ids))
 
 
 def in_order(ids: Iterable[bytes]) -> list[bytes]:

@@ -22,6 +22,6 @@ class Inline(Executor):
         return future
 
 
-def in_order() -> Executor:
-    """One thread: what is asked for later is done later."""
-    return ThreadPoolExecutor(1, "store")
+def in_order(name: str) -> Executor:
+    """One thread of this name: what is asked for later is done later."""
+    return ThreadPoolExecutor(1, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +15,12 @@ from processor.core.journal import (
     JournalRecord,
     Range,
     changelog_parts,
-    decisions_digest,
     digest,
     hashes_text,
     record_hashes,
     state_digest,
 )
+from processor.core.partition import Partition
 from processor.core.step import Asked, Outcome, Raw, Terms
 
 from .owned import Owned
@@ -39,27 +39,81 @@ class Question:
     clock: int
     now: int
     answer: Future[tuple[View, Page | None]]
+    ranges: Future[dict[str, Range]]
+    """which records these are, by topic, with their hashes"""
 
 
 @dataclass
 class Batch:
-    """What goes into the transaction for one partition."""
+    """What goes into the transaction for one partition.
 
-    owned: Owned
+    What needs hashes is put together when it is first asked for: they are worked out beside the loop, in which the
+    decisions are sent meanwhile.
+    """
+
+    question: Question
+    before: Partition
     outcome: Outcome
-    journal: JournalRecord
-    encoded: bytes
-    """the journal record"""
-    identity: Identity
-    positions: dict[str, int]
-    taken: dict[str, list[Raw]]
-    """its records by topic"""
+    poison: list[tuple[str, int]]
+    terms: Terms
+    acknowledged: list[tuple[str, int]]
+    decisions_digest: Future[str]
     page: Page | None = None
     """a slice of a snapshot"""
 
     @property
+    def owned(self) -> Owned:
+        return self.question.owned
+
+    @property
+    def taken(self) -> dict[str, list[Raw]]:
+        """Its records by topic."""
+        return self.question.taken
+
+    @property
     def seen(self) -> int:
         return sum(map(len, self.taken.values()))
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Where each input is to be read on."""
+        return {topic: one.next for topic, one in self.question.ranges.result().items()}
+
+    @cached_property
+    def journal(self) -> JournalRecord:
+        """What the batch has led to, written down."""
+        identity, outcome = self.before.identity, self.outcome
+        requests, feedback = self.question.ranges.result().values()
+        return JournalRecord(
+            lineage=identity.lineage,
+            partition=self.owned.number,
+            partitions=self.before.partitions,
+            sequence=identity.sequence + 1,
+            clock=self.question.clock,
+            now=self.question.now,
+            requests=requests,
+            feedback=feedback,
+            decisions=len(outcome.decisions),
+            decisions_digest=self.decisions_digest.result(),
+            state_digest=state_digest(identity.digest, outcome.writes),
+            previous=identity.digest,
+            terms=self.terms.text if self.before.terms != self.terms.text else "",
+            rules=outcome.rules,
+            configs=outcome.configs,
+            acknowledged=self.acknowledged,
+            poison=self.poison,
+            version=__version__,
+        )
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The journal record."""
+        return self.journal.encode()
+
+    @cached_property
+    def identity(self) -> Identity:
+        """That of the state after the batch."""
+        return Identity(self.journal.lineage, self.journal.sequence, digest(self.encoded))
 
     @cached_property
     def changelog(self) -> list[ChangelogRecord]:
@@ -72,41 +126,12 @@ class Batch:
         )
 
 
-def batch_of(question: Question, outcome: Outcome, poison: list[tuple[str, int]], terms: Terms) -> Batch:
-    """Write down what a batch has led to, on the state of its partition before it."""
-    owned, partition = question.owned, question.owned.partition
-    assert partition is not None
-    before = partition.identity
-    ranges = {topic: _range(owned.positions[topic], raws) for topic, raws in question.taken.items()}
-    requests, feedback = ranges.values()
-    journal = JournalRecord(
-        lineage=before.lineage,
-        partition=owned.number,
-        partitions=partition.partitions,
-        sequence=before.sequence + 1,
-        clock=question.clock,
-        now=question.now,
-        requests=requests,
-        feedback=feedback,
-        decisions=len(outcome.decisions),
-        decisions_digest=decisions_digest([made.value for made in outcome.decisions]),
-        state_digest=state_digest(before.digest, outcome.writes),
-        previous=before.digest,
-        terms=terms.text if partition.terms != terms.text else "",
-        rules=outcome.rules,
-        configs=outcome.configs,
-        acknowledged=list(owned.acknowledged),
-        poison=poison,
-        version=__version__,
-    )
-    encoded = journal.encode()
-    identity = Identity(before.lineage, journal.sequence, digest(encoded))
-    positions = {topic: one.next for topic, one in ranges.items()}
-    return Batch(owned, outcome, journal, encoded, identity, positions, question.taken)
+def ranges_of(starts: Mapping[str, int], taken: Mapping[str, Sequence[Raw]]) -> dict[str, Range]:
+    """Which records these are, with their hashes as they came; ``starts`` are the offsets to read on from before."""
+    return {topic: _range(starts[topic], raws) for topic, raws in taken.items()}
 
 
 def _range(start: int, raws: Sequence[Raw]) -> Range:
-    """Which records these are, and their hashes as they came."""
     came = [raw.value if raw.original is None else raw.original for raw in raws]
     hashes = record_hashes([raw.key for raw in raws], came, [raw.timestamp for raw in raws])
     return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(hashes))

@@ -8,6 +8,7 @@ import confluent_kafka
 
 from processor.adapters.kafka_group import describe_cluster, try_transaction
 from processor.adapters.log import At
+from processor.core import compiled
 from processor.core.errors import GForceError
 
 from .assembly import client_properties, wall
@@ -26,6 +27,7 @@ def examine(place: Place, seed_missing: str | None) -> list[Finding]:
     """Every check by itself, so that one failure does not hide the next."""
     findings = [
         _seed(seed_missing),
+        _inner_loops(),
         *session(place.config),
         *_tried("Redis", lambda: _redis(place)),
         *_tried("Kafka", lambda: _kafka(place)),
@@ -65,6 +67,12 @@ def _seed(missing: str | None) -> Finding:
     if missing is None:
         return Finding("ok", "seed", "present")
     return Finding("problem", "seed", "processing.seed is missing", "gforce doctor --new-seed, and keep it secret")
+
+
+def _inner_loops() -> Finding:
+    if compiled.BUILT:
+        return Finding("ok", "inner loops", "compiled")
+    return Finding("warning", "inner loops", *compiled.REMEDY.split(". ", 1))
 
 
 def session(config: Config) -> Iterator[Finding]:

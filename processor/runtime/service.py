@@ -6,6 +6,7 @@ import gc
 import logging
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,10 @@ from .worker import Worker
 
 STATUS_EVERY = 0.5
 """Seconds between two pictures of the worker; they only point to its state and cost next to nothing."""
+
+SWITCH_EVERY = 0.001
+"""Seconds after which a busy thread lets another one go on: the loop is always busy, and those that ask the store and
+hash for it have little to do before they wait for something else. With Python's 5 ms it waits for them instead."""
 
 
 class Service:
@@ -58,6 +63,7 @@ class Service:
         self._http.start()
         gc.freeze()  # what is there now stays; and a batch makes more objects than the collector expects of a program
         gc.set_threshold(200_000, 20, 100)
+        sys.setswitchinterval(SWITCH_EVERY)
         log(logging.INFO, "started", instance=self._config.kafka.instance, port=self._config.http.port)
         try:
             self._loop()

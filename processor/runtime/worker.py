@@ -30,6 +30,7 @@ from processor.adapters.log import (
 )
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
 from processor.core.identity import Identity
+from processor.core.journal import decisions_digest
 from processor.core.partition import Partition
 from processor.core.step import (
     FEEDBACK,
@@ -45,7 +46,7 @@ from processor.core.step import (
 )
 
 from .aside import Inline
-from .batches import Batch, Question, batch_of
+from .batches import Batch, Question, ranges_of
 from .faults import step_around_faults
 from .held import Held, takeable
 from .latencies import Latencies
@@ -70,7 +71,7 @@ class Worker:
 
     ``wall`` gives the time of the world in milliseconds, ``tick`` a clock that never goes back, for pacing only.
     ``aside`` runs calls to the store one after the other, in a thread of its own if it likes: a look-up that is asked
-    for after an apply comes after it.
+    for after an apply comes after it. ``hashing`` likewise, for the hashes that the journal holds.
     """
 
     def __init__(
@@ -87,13 +88,15 @@ class Worker:
         tick: Callable[[], int],
         entropy: Callable[[int], bytes],
         aside: Executor | None = None,
+        hashing: Executor | None = None,
         codec: Codec | None = None,
         trim: Callable[[At, int], None] = lambda at, offset: None,
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
         self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
-        self.trim, self.codec, self.aside = trim, codec, aside or Inline()
+        self.trim, self.codec = trim, codec
+        self.aside, self.hashing = aside or Inline(), hashing or Inline()
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
         self.latencies = Latencies()
@@ -139,6 +142,7 @@ class Worker:
     def close(self) -> None:
         self.input.close()
         self.aside.shutdown()
+        self.hashing.shutdown()
         if self.output is not None:
             self.output.close()
 
@@ -350,12 +354,13 @@ class Worker:
             owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
             return None
         clock = self._clock(owned, taken, now)
+        ranges = self.hashing.submit(ranges_of, owned.positions, taken)
         raws = [raw for raws in taken.values() for raw in raws]
         asked = decode(raws, owned.number, owned.partition.partitions, now, self.terms, set())
         ids = asked.ids
         cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if raws else None
         answer = self.aside.submit(self._read, owned, ids, clock, cursor)
-        return Question(owned, taken, raws, asked, ids, clock, now, answer)
+        return Question(owned, taken, raws, asked, ids, clock, now, answer, ranges)
 
     def _read(self, owned: Owned, ids: list[bytes], clock: int, cursor: bytes | None) -> tuple[View, Page | None]:
         """What the batch needs, and the next slice of a snapshot if one is under way. Runs aside."""
@@ -462,7 +467,10 @@ class Worker:
         return True
 
     def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
-        return batch_of(question, outcome, poison, self.terms)
+        owned, partition = question.owned, question.owned.partition
+        assert partition is not None
+        digest = self.hashing.submit(decisions_digest, [made.value for made in outcome.decisions])
+        return Batch(question, partition, outcome, poison, self.terms, list(owned.acknowledged), digest)
 
     # The transaction
 

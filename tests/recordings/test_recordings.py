@@ -12,6 +12,7 @@ from processor.audit.partition_result import Options
 from processor.audit.rules import Secrets
 from processor.audit.sources import open_source
 from processor.runtime import config as configuration
+from tests.unit.either_way import loops as loops
 
 HERE = Path(__file__).parent
 KEPT = sorted(path.parent for path in HERE.glob("v*/manifest.json"))

@@ -40,6 +40,7 @@ from processor.runtime import config as configuration
 from processor.runtime.assembly import terms_of
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
+from .either_way import loops as loops
 from .test_audit import CONFIG, SEEDS, changed, is_request, load
 
 MORE = """

@@ -17,6 +17,7 @@ from processor.core.partition import partition_from_fields
 from processor.core.settings import Settings
 from processor.core.step import Outcome
 
+from .either_way import loops as loops
 from .test_step import TOKEN, Bench, rules
 
 EAGER = WatchSettings(tolerance=0.05, alpha=0.5, false_alarm_pairs=200, clear=50, learning=2)

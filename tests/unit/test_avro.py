@@ -468,7 +468,7 @@ def test_the_processor_decides_avro_requests_and_the_journal_is_of_what_came(
     assert stream.worker.totals["labels_joined"] == 1
     journal = next(journal for journal in stream.journals() if journal.decisions)
     (request,) = stream.records("requests")
-    assert journal.requests.hashes == hashes_text([record_hash(b"t", value, request.timestamp)])
+    assert journal.requests.hashes == hashes_text(record_hash(b"t", value, request.timestamp))
     context = msgspec.Raw(found.pop("context").encode())
     assert journal.decisions_digest == decisions_digest([encode_decision(DecisionEvent(**found, context=context))])
 

@@ -15,7 +15,7 @@ from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
 from processor.core.axes import Axes
 from processor.core.counters import ABSENT
-from processor.core.decision_writer import DecisionWriter, chances_of, ends_of, ids_of, write_decisions
+from processor.core.decision_writer import DecisionWriter, write_decisions
 from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
 from processor.core.exact import ONE
@@ -24,6 +24,8 @@ from processor.core.pending_rows import PendingRows, decode_pending, encode_pend
 from processor.core.reading import request_reader
 from processor.core.stacking import stacked
 from processor.core.together import Cases, Verdicts, decide_alike, slices
+
+from .either_way import loops as loops
 
 POLICIES = [
     Policy(),
@@ -232,7 +234,7 @@ def test_decisions_written_together_are_those_written_one_by_one(
     data: st.DataObject,
 ) -> None:
     count = data.draw(st.integers(1, 4))
-    contexts = st.sampled_from([UNSET, Raw(b'{"a": [1, 2.50]}'), Raw(b"null")])
+    contexts = st.sampled_from([b"", b'{"a": [1, 2.50]}', b"null"])
     events = [
         RequestEvent("?", data.draw(NAMES), Advice.of(data.draw(NAMES), {}), data.draw(contexts)) for _ in range(count)
     ]
@@ -266,7 +268,7 @@ def test_decisions_written_together_are_those_written_one_by_one(
                 objective=objective,
                 config="c0ffee",
                 batch=7,
-                context=event.context,
+                context=Raw(event.context) if event.context else UNSET,
             )
         )
         for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
@@ -274,10 +276,11 @@ def test_decisions_written_together_are_those_written_one_by_one(
     group = [groups.index(event.group) for event in events]
     written = write_decisions(
         [(writer, slice(0, len(events)))],
-        ids_of([event.decision_id for event in events]),
-        list(zip(group, label, expert, instance, strict=True)),
-        chances_of(np.array(parts, dtype=np.uint64)),
-        ends_of([b"" if event.context is UNSET else bytes(event.context) for event in events], batch=7),
+        [event.decision_id for event in events],
+        np.array([group, label, expert, instance]),
+        np.array(parts, dtype=np.uint64),
+        [event.context for event in events],
+        [7] * len(events),
     )
     assert written == plain
 
@@ -297,13 +300,18 @@ def test_tenants_that_are_written_together_write_what_each_writes_alone() -> Non
         for tenant, groups, config in (("acme", ("A", "B"), "c0ffee"), ("zeta", ("old", "young"), "c0de"))
     ]
     parts = [slice(0, 2), slice(2, 5)]
-    ids, ends = ids_of(["1", "2", "3", "4", "5"]), ends_of([b"", b"{}", b"", b"", b"[1]"], batch=7)
-    choices = [(0, 1, 0, 1), (1, 0, 1, 0), (0, 0, -1, -1), (1, 1, 0, 0), (1, 1, 0, 0)]
-    chances = chances_of(np.array([[n, ONE - n] for n in range(5)], dtype=np.uint64))
-    together = write_decisions(list(zip(writers, parts, strict=True)), ids, choices, chances, ends)
+    ids, contexts, batches = ["1", "2", "3", "4", "5"], [b"", b"{}", b"", b"", b"[1]"], [7, 7, 7, 8, 8]
+    choices = np.array([(0, 1, 0, 1), (1, 0, 1, 0), (0, 0, -1, -1), (1, 1, 0, 0), (1, 1, 0, 0)]).T
+    chances = np.array([[n, ONE - n] for n in range(5)], dtype=np.uint64)
+    together = write_decisions(list(zip(writers, parts, strict=True)), ids, choices, chances, contexts, batches)
     alone = [
         write_decisions(
-            [(writer, slice(0, len(ids[part])))], ids[part], choices[part], [c[part] for c in chances], ends[part]
+            [(writer, slice(0, len(ids[part])))],
+            ids[part],
+            choices[:, part],
+            chances[part],
+            contexts[part],
+            batches[part],
         )
         for writer, part in zip(writers, parts, strict=True)
     ]

@@ -27,6 +27,8 @@ from processor.core.tenant import TenantRules
 from processor.core.writes import SetEntry, unpack
 from processor.runtime.faults import step_around_faults
 
+from .either_way import loops as loops
+
 TOKEN = b"test"
 HOUR = 3_600_000
 

@@ -18,6 +18,8 @@ from processor.core.errors import IncompatibleState, InvalidSettings
 from processor.core.stream import RATES, START, Stream, factors, grown, mean
 from processor.core.watch import Alert, Change, Watch, WatchSettings
 
+from .either_way import loops as loops
+
 Label = tuple[int, int, bool, int]
 
 QUICK = WatchSettings(tolerance=0.02, alpha=0.3, false_alarm_pairs=20, clear=20, learning=2)

@@ -1,0 +1,37 @@
+"""The inner loops of the core, compiled: a few functions that do most of the work of a batch.
+
+Each gives the same as its plain version, which stands in the module that calls it and takes its place where these are
+not built (they need a C compiler when the package is installed). They import nothing of the core.
+"""
+
+try:
+    from .hashes import contents, digests, record_hashes
+    from .joining import first_look, match
+    from .reading import Reader
+    from .watching import observe
+    from .writing import columns, joined_ids, packed_entries, written_decisions
+except ModuleNotFoundError:
+    BUILT = False
+else:
+    BUILT = True
+
+REMEDY = (
+    "The inner loops are not compiled, and the processor is half as fast as it could be. Install a C compiler and "
+    "Python's headers (Debian: gcc python3-dev), then install the package again."
+)
+
+__all__ = [
+    "BUILT",
+    "REMEDY",
+    "Reader",
+    "columns",
+    "contents",
+    "digests",
+    "first_look",
+    "joined_ids",
+    "match",
+    "observe",
+    "packed_entries",
+    "record_hashes",
+    "written_decisions",
+]

@@ -1,0 +1,14 @@
+from collections.abc import Callable
+
+from processor.core.batch import Raw, Read
+from processor.core.events import FeedbackEvent, Limits, RequestEvent
+from processor.core.remembering import Memory
+
+class Reader:
+    def __init__(self, limits: Limits, latest: int, head_of: Callable[[bytes, str], bytes | None]) -> None: ...
+    def requests(
+        self, raws: list[Raw], event: type[RequestEvent], memory: Memory
+    ) -> tuple[list[Read[RequestEvent] | None], list[Raw]]: ...
+    def feedback(
+        self, raws: list[Raw], event: type[FeedbackEvent]
+    ) -> tuple[list[Read[FeedbackEvent] | None], list[Raw]]: ...

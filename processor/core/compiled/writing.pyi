@@ -1,0 +1,23 @@
+from collections.abc import Callable, Sequence
+
+from processor.core.advice import Advice
+from processor.core.batch import Raw, Read
+from processor.core.decision_writer import Choice
+from processor.core.events import RequestEvent
+from processor.core.exact import Ints, Parts
+
+def columns(
+    cases: list[Read[RequestEvent]],
+) -> tuple[list[Raw], list[bytes], list[str], list[Advice], list[bytes]]: ...
+def joined_ids(ids: list[bytes]) -> bytes: ...
+def packed_entries(entries: dict[bytes, bytes | None]) -> bytes: ...
+def written_decisions(
+    writers: Sequence[tuple[list[bytes], dict[Choice, bytes], int, int]],
+    ids: list[str],
+    choices_made: Sequence[Ints],
+    fractions: bytes,
+    parts: Parts,
+    ends: list[bytes],
+    contexts: list[bytes],
+    encode: Callable[[str], bytes],
+) -> list[bytes]: ...

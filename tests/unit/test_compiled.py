@@ -1,0 +1,228 @@
+"""The compiled inner loops give what their plain versions give, to the byte, whatever they are given."""
+
+from __future__ import annotations
+
+import random
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processor.adapters import kafka_runs
+from processor.adapters.log import At, Piece
+from processor.core import compiled
+from processor.core.advice import Advice, contents
+from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, decode
+from processor.core.draws import plain_digests
+from processor.core.events import FeedbackEvent, Limits, RequestEvent
+from processor.core.journal import plain_record_hashes
+from processor.core.writes import in_order, plain_packed_entries
+from tests.fuzz_decoder import damaged
+
+from .bad_events import BAD_EVENTS, VALID
+from .either_way import need_compiled, plainly
+from .test_kafka_runs import HERE, THERE, Fetched
+
+SOURCES = {"request": REQUESTS, "feedback": FEEDBACK}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _built() -> None:
+    need_compiled()
+
+
+# Hashes
+
+LENGTHS = [*range(10), *range(120, 140), *range(250, 262), 384, 385, 1_000, 70_000]
+
+
+@pytest.mark.parametrize("size", [4, 8, 12, 16, 64])
+@pytest.mark.parametrize("key", [b"", b"k", b"k" * 64])
+def test_digests_are_those_of_hashlib_whatever_the_length(size: int, key: bytes) -> None:
+    texts = ["é" * (length // 2) + "x" * (length % 2) for length in LENGTHS]
+    found = compiled.digests([(key, texts[:7]), (key[::-1], texts[7:])], size)
+    expected = [blake2b(text.encode(), key=key, digest_size=size).digest() for text in texts]
+    assert found == b"".join(expected)
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=16, max_size=64), st.lists(st.text(max_size=300), max_size=9)), max_size=5)
+)
+def test_draws_under_several_seeds_are_those_under_each(keyed: list[tuple[bytes, list[str]]]) -> None:
+    keyed = [(seed, [text.encode("utf-8", "replace").decode() for text in texts]) for seed, texts in keyed]
+    assert compiled.digests(list(keyed), 12) == plain_digests(keyed)
+
+
+EDGES = [
+    *(1 << n for n in range(63)),
+    *((1 << n) - 1 for n in range(64)),
+    -1,
+    -32,
+    -33,
+    -(1 << 7),
+    -(1 << 31),
+    -(1 << 63),
+]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.binary(max_size=300),
+            st.none() | st.binary(max_size=600),
+            st.sampled_from(EDGES) | st.integers(-(1 << 63), (1 << 63) - 1),
+        ),
+        min_size=1,
+        max_size=13,
+    )
+)
+def test_hashes_of_records_are_the_plain_ones(records: list[tuple[bytes | None, bytes | None, int]]) -> None:
+    columns: list[list[Any]] = [list(column) for column in zip(*records, strict=True)]
+    assert compiled.record_hashes(*columns) == plain_record_hashes(*columns)
+
+
+def test_a_key_of_any_length_is_hashed_like_the_plain_one() -> None:
+    keys: list[bytes | None] = [b"k" * length for length in (0, 1, 255, 256, 65_535, 65_536)]
+    values: list[bytes | None] = [b"v"] * len(keys)
+    times = [1_700_000_000_000] * len(keys)
+    assert compiled.record_hashes(keys, values, times) == plain_record_hashes(keys, values, times)
+
+
+@given(st.lists(st.binary(max_size=400), min_size=1, max_size=9), st.integers(1, 20))
+def test_what_requests_say_is_hashed_like_the_plain_one(contexts: list[bytes], experts: int) -> None:
+    advice = [Advice.of("A", {f"e{n}": "yes" for n in range(experts)})] * len(contexts)
+    together = contents(advice, contexts)
+    assert together == b"".join(one.content(context) for one, context in zip(advice, contexts, strict=True))
+
+
+# Writes
+
+
+@given(
+    st.dictionaries(st.binary(min_size=16, max_size=16), st.none() | st.binary(min_size=1, max_size=40), max_size=200)
+)
+def test_entries_are_packed_like_the_plain_ones(entries: dict[bytes, bytes | None]) -> None:
+    assert compiled.packed_entries(entries) == plain_packed_entries(entries)
+    assert compiled.joined_ids(list(entries)) == b"".join(in_order(entries))
+
+
+@pytest.mark.parametrize("alike", [0, 1, 2, 15])
+@pytest.mark.parametrize("count", [1, 40, 41, 500, 5_000])
+def test_ids_are_sorted_even_if_somebody_has_searched_for_alike_ones(alike: int, count: int) -> None:
+    rng = random.Random(count)
+    ids = list({b"\xab" * alike + rng.randbytes(16 - alike) for _ in range(count)})
+    rng.shuffle(ids)
+    assert compiled.joined_ids(ids) == b"".join(sorted(ids))
+
+
+def test_what_cannot_be_written_is_refused() -> None:
+    with pytest.raises(ValueError, match="65536 bytes"):
+        compiled.packed_entries({bytes(16): bytes(65_536)})
+    with pytest.raises(ValueError, match="has 3 bytes"):
+        compiled.joined_ids([b"abc"])
+
+
+# Reading
+
+
+def outcome(raws: list[Raw], limits: Limits, partitions: int) -> tuple[object, ...]:
+    asked = decode(raws, 0, partitions, 2_000, Terms(limits, lambda name: None, 1_000, 60_000), set())
+    return (
+        [(raw.offset, _said(event), key) for raw, event, key in asked.requests],
+        [(raw.offset, event, key) for raw, event, key in asked.feedback],
+        [(letter.raw.offset, letter.reason, letter.detail) for letter in asked.refused],
+        asked.garbage,
+        asked.ids,
+    )
+
+
+def _said(event: RequestEvent) -> tuple[object, ...]:
+    return event.tenant, event.decision_id, event.group, event.predictions, event.context, event.content
+
+
+def read_either_way(raws: list[Raw], limits: Limits = Limits(), partitions: int = 1) -> None:
+    compiled_way = outcome(raws, limits, partitions)
+    with plainly():
+        assert compiled_way == outcome(raws, limits, partitions)
+
+
+def raws_of(values: list[tuple[str, bytes | None]], key: bytes | None = b"bank", at: int = 1_000) -> list[Raw]:
+    return [Raw(SOURCES[kind], offset, at, key, value) for offset, (kind, value) in enumerate(values)]
+
+
+def test_bad_events_are_refused_alike_also_between_good_ones() -> None:
+    values = []
+    for bad in BAD_EVENTS:
+        values += [(bad.kind, VALID[bad.kind]), (bad.kind, bad.value)]
+    read_either_way(raws_of(values))
+
+
+@given(st.integers(0, 2**32))
+def test_damaged_events_are_read_alike(seed: int) -> None:
+    rng = random.Random(seed)
+    raws = raws_of([(rng.choice(["request", "feedback"]), damaged(rng)) for _ in range(40)])
+    read_either_way(raws)
+    tight = Limits(max_event_bytes=120, max_id_chars=6, max_name_chars=4, max_experts=2, max_depth=2)
+    read_either_way(raws, tight)
+
+
+CONTEXTS = [
+    b"null", b"true", b"false", b"0", b"-0", b"-1.50", b"123456789012345", b"1234567890123456", b"1e5", b"01", b"1.",
+    b"-", b"[]", b"{}", b"[ 1 , [2,{ } ] ]", b'{"a":{"b":[null,"x"]}}', b'"a\\u00e9"', b"tru", b"truE", b"nul", b"[1,]",
+    b'{"a"}', b'{"a":}', b"[", b'"', b'"open', b"", b"[" * 40 + b"]" * 40, b"[" * 31 + b"]" * 31,
+]  # fmt: skip
+LABELS = [b'"yes"', b"true", b"false", b"7", b"null", b'""', b'"%b"' % (b"x" * 128), b'"%b"' % (b"x" * 129), b"[]"]
+ODD = [
+    ("feedback", b'{"label":true,"decision_id":"1","extra":[1,{"label":2}],"tenant":"bank"}'),
+    ("feedback", b'{"label":true,"decision_id":"1","label":false,"tenant":"bank"}'),
+    ("request", b'{"tenant":"bank","decision_id":"1","group":1,"predictions":{"m":true}}'),
+]
+
+
+@pytest.mark.parametrize("space", [b"", b" ", b"\n\t\r "])
+def test_events_that_are_written_plainly_are_read_alike(space: bytes) -> None:
+    request = b'{"tenant":"bank","decision_id":"1","group":"A","predictions":{"m":true},"context":%b}'
+    feedback = b'{"tenant":"bank","decision_id":"1","label":%b}'
+    events = [("request", request % context) for context in CONTEXTS]
+    events += [("feedback", feedback % label) for label in LABELS]
+    spaced = [(kind, value.replace(b",", b"," + space).replace(b":", space + b":")) for kind, value in events + ODD]
+    read_either_way(raws_of([(kind, space + value + space) for kind, value in spaced]))
+
+
+@pytest.mark.parametrize("key", [None, b"", b"ban", b"bank", b"bank\0", b"other"])
+@pytest.mark.parametrize("at", [-1, 2_999, 3_000, 3_001])
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_records_that_do_not_belong_here_are_refused_alike(key: bytes | None, at: int, partitions: int) -> None:
+    read_either_way(raws_of(list(VALID.items()) * 2, key, at), partitions=partitions)
+
+
+def test_plain_events_are_read_without_the_plain_version() -> None:
+    """Or nothing would be gained, and no other test would notice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("processor.core.batch.request_reader", lambda limits: pytest.fail)
+        patch.setattr("processor.core.batch.feedback_reader", lambda limits: pytest.fail)
+        asked: Asked = decode(raws_of(list(VALID.items())), 0, 1, 2_000, TERMS, set())
+    assert [type(event) for _, event, _ in (*asked.requests, *asked.feedback)] == [RequestEvent, FeedbackEvent]
+
+
+TERMS = Terms(Limits(), lambda name: None, 1_000, 60_000)
+
+
+# Runs
+
+
+@given(st.integers(0, 2**32))
+def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
+    rng = random.Random(seed)
+    fetched: list[Any] = [
+        Fetched(rng.choice([HERE, THERE, At("requests", 1)]), rng.randrange(20), end=rng.random() < 0.1)
+        for _ in range(rng.randrange(60))
+    ]
+    positions = {HERE: rng.randrange(10), THERE: 0}
+    found = []
+    for runs in (kafka_runs.runs, kafka_runs.plain_runs):
+        after = dict(positions)
+        found.append(([one if isinstance(one, Piece) else id(one) for one in runs(fetched, after)], after))
+    assert found[0] == found[1]
