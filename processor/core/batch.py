@@ -20,6 +20,7 @@ from .events import (
     RequestEvent,
     is_garbage,
 )
+from .journal import record_hashes
 from .partition import RulesFor
 from .partitioning import partition_of
 from .reading import Event, Reader, feedback_reader, memory_of, request_reader
@@ -209,6 +210,13 @@ class Home(NamedTuple):
     tenant: str
     entry: Callable[[], blake2b]
     """begins the id of an entry; see ``entry_ids``"""
+
+
+def hashes_of(raws: list[Raw]) -> bytes:
+    """``record_hash`` of records as they were received, one after the other."""
+    if compiled.BUILT:
+        return compiled.hashes_as_received(raws)
+    return record_hashes([raw.key for raw in raws], [raw.received for raw in raws], [raw.timestamp for raw in raws])
 
 
 def due_slot(clock: int, slot: int) -> int:

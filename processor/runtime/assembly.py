@@ -23,6 +23,9 @@ from .worker import Pace, Worker
 
 Notify = Callable[[str, dict[str, object]], None]
 
+STORE_THREADS = 2
+"""Or a partition would wait until the store has been told of all others."""
+
 
 def topics_of(config: Config) -> Topics:
     return Topics(**config.topics.full())
@@ -143,7 +146,7 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         wall=wall,
         tick=tick,
         entropy=secrets.token_bytes,
-        aside=in_order("store"),
+        aside=[in_order("store") for _ in range(STORE_THREADS)],
         hashing=in_order("hashes"),
         codec=codec_of(config),
         trim=lambda at, offset: _trim(client_properties(config), at, offset),

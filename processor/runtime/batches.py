@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 
 from processor import __version__
 from processor.adapters.store import Page, View
+from processor.core.batch import hashes_of
 from processor.core.identity import Identity
 from processor.core.journal import (
     ChangelogRecord,
     JournalRecord,
     Range,
     changelog_parts,
+    decisions_digest,
     digest,
     hashes_text,
-    record_hashes,
     state_digest,
 )
 from processor.core.partition import Partition
@@ -57,7 +58,8 @@ class Batch:
     poison: list[tuple[str, int]]
     terms: Terms
     acknowledged: list[tuple[str, int]]
-    decisions_digest: Future[str]
+    digests: Future[tuple[str, str]]
+    """of the decisions, and of the state after them"""
     page: Page | None = None
     """a slice of a snapshot"""
 
@@ -84,6 +86,7 @@ class Batch:
         """What the batch has led to, written down."""
         identity, outcome = self.before.identity, self.outcome
         requests, feedback = self.question.ranges.result().values()
+        of_decisions, of_state = self.digests.result()
         return JournalRecord(
             lineage=identity.lineage,
             partition=self.owned.number,
@@ -94,8 +97,8 @@ class Batch:
             requests=requests,
             feedback=feedback,
             decisions=len(outcome.decisions),
-            decisions_digest=self.decisions_digest.result(),
-            state_digest=state_digest(identity.digest, outcome.writes),
+            decisions_digest=of_decisions,
+            state_digest=of_state,
             previous=identity.digest,
             terms=self.terms.text if self.before.terms != self.terms.text else "",
             rules=outcome.rules,
@@ -126,12 +129,16 @@ class Batch:
         )
 
 
-def ranges_of(starts: Mapping[str, int], taken: Mapping[str, Sequence[Raw]]) -> dict[str, Range]:
+def digests_of(before: Partition, outcome: Outcome) -> tuple[str, str]:
+    """Of the decisions of a batch, and of the state after it."""
+    decisions = decisions_digest([made.value for made in outcome.decisions])
+    return decisions, state_digest(before.identity.digest, outcome.writes)
+
+
+def ranges_of(starts: Mapping[str, int], taken: Mapping[str, list[Raw]]) -> dict[str, Range]:
     """Which records these are, with their hashes as they came; ``starts`` are the offsets to read on from before."""
     return {topic: _range(starts[topic], raws) for topic, raws in taken.items()}
 
 
-def _range(start: int, raws: Sequence[Raw]) -> Range:
-    came = [raw.value if raw.original is None else raw.original for raw in raws]
-    hashes = record_hashes([raw.key for raw in raws], came, [raw.timestamp for raw in raws])
-    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(hashes))
+def _range(start: int, raws: list[Raw]) -> Range:
+    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(hashes_of(raws)))

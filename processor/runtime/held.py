@@ -54,7 +54,7 @@ class Held:
             if max(times) > now:
                 times = [time if time <= now else 0 for time in times]
             times[0] = max(times[0], self.reached)
-            self.latest += accumulate(times, max)
+            self.latest += times if times == sorted(times) else accumulate(times, max)
             self.records += records
             self.next = records[-1].offset + 1
 

@@ -30,7 +30,6 @@ from processor.adapters.log import (
 )
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
 from processor.core.identity import Identity
-from processor.core.journal import decisions_digest
 from processor.core.partition import Partition
 from processor.core.step import (
     FEEDBACK,
@@ -46,7 +45,7 @@ from processor.core.step import (
 )
 
 from .aside import Inline
-from .batches import Batch, Question, ranges_of
+from .batches import Batch, Question, digests_of, ranges_of
 from .faults import step_around_faults
 from .held import Held, takeable
 from .latencies import Latencies
@@ -70,8 +69,8 @@ class Worker:
     """Owns partitions and moves them forward. ``run_once`` is one turn of the loop.
 
     ``wall`` gives the time of the world in milliseconds, ``tick`` a clock that never goes back, for pacing only.
-    ``aside`` runs calls to the store one after the other, in a thread of its own if it likes: a look-up that is asked
-    for after an apply comes after it. ``hashing`` likewise, for the hashes that the journal holds.
+    ``aside`` run calls to the store, those of one partition one after the other, each in a thread of its own if it
+    likes: a look-up that is asked for after an apply comes after it. ``hashing`` likewise, for the journal's hashes.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class Worker:
         wall: Callable[[], int],
         tick: Callable[[], int],
         entropy: Callable[[int], bytes],
-        aside: Executor | None = None,
+        aside: Sequence[Executor] = (),
         hashing: Executor | None = None,
         codec: Codec | None = None,
         trim: Callable[[At, int], None] = lambda at, offset: None,
@@ -96,7 +95,7 @@ class Worker:
         self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
         self.trim, self.codec = trim, codec
-        self.aside, self.hashing = aside or Inline(), hashing or Inline()
+        self.aside, self.hashing = list(aside) or [Inline()], hashing or Inline()
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
         self.latencies = Latencies()
@@ -141,8 +140,8 @@ class Worker:
 
     def close(self) -> None:
         self.input.close()
-        self.aside.shutdown()
-        self.hashing.shutdown()
+        for executor in (*self.aside, self.hashing):
+            executor.shutdown()
         if self.output is not None:
             self.output.close()
 
@@ -359,8 +358,11 @@ class Worker:
         asked = decode(raws, owned.number, owned.partition.partitions, now, self.terms, set())
         ids = asked.ids
         cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if raws else None
-        answer = self.aside.submit(self._read, owned, ids, clock, cursor)
+        answer = self._aside(owned).submit(self._read, owned, ids, clock, cursor)
         return Question(owned, taken, raws, asked, ids, clock, now, answer, ranges)
+
+    def _aside(self, owned: Owned) -> Executor:
+        return self.aside[owned.number % len(self.aside)]
 
     def _read(self, owned: Owned, ids: list[bytes], clock: int, cursor: bytes | None) -> tuple[View, Page | None]:
         """What the batch needs, and the next slice of a snapshot if one is under way. Runs aside."""
@@ -469,8 +471,8 @@ class Worker:
     def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
         owned, partition = question.owned, question.owned.partition
         assert partition is not None
-        digest = self.hashing.submit(decisions_digest, [made.value for made in outcome.decisions])
-        return Batch(question, partition, outcome, poison, self.terms, list(owned.acknowledged), digest)
+        digests = self.hashing.submit(digests_of, partition, outcome)
+        return Batch(question, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
 
     # The transaction
 
@@ -572,7 +574,7 @@ class Worker:
         self.totals["records"] += batch.seen
         self.totals.update(batch.outcome.tally)
         before = batch.identity.sequence - 1
-        owned.applying = self.aside.submit(self._apply, owned, batch.identity, before, batch.outcome.writes)
+        owned.applying = self._aside(owned).submit(self._apply, owned, batch.identity, before, batch.outcome.writes)
 
     def _hear_applied(self) -> None:
         """What the store has answered meanwhile."""

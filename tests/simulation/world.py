@@ -227,7 +227,7 @@ class World:
             wall=lambda: self.now,
             tick=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
-            aside=Beside(self.beside),
+            aside=[Beside(self.beside), Beside(self.beside)],
             trim=self.broker.delete_records,
         )
         worker.recovery = replace(worker.recovery, at_once=AT_ONCE)

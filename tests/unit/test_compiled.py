@@ -14,10 +14,10 @@ from processor.adapters import kafka_runs
 from processor.adapters.log import At, Piece
 from processor.core import compiled
 from processor.core.advice import Advice, contents
-from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, decode
+from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, decode, hashes_of
 from processor.core.draws import plain_digests
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
-from processor.core.journal import plain_record_hashes
+from processor.core.journal import plain_record_hashes, record_hash
 from processor.core.writes import in_order, plain_packed_entries
 from tests.fuzz_decoder import damaged
 
@@ -55,23 +55,16 @@ def test_draws_under_several_seeds_are_those_under_each(keyed: list[tuple[bytes,
     assert compiled.digests(list(keyed), 12) == plain_digests(keyed)
 
 
-EDGES = [
-    *(1 << n for n in range(63)),
-    *((1 << n) - 1 for n in range(64)),
-    -1,
-    -32,
-    -33,
-    -(1 << 7),
-    -(1 << 31),
-    -(1 << 63),
-]
+RECORD_PARTS = st.none() | st.binary(max_size=600)
+POWERS = [1 << n for n in range(63)]
+EDGES = [*POWERS, *(n - 1 for n in POWERS), *(-n for n in POWERS), *(-n - 1 for n in POWERS), -(1 << 63)]
 
 
 @given(
     st.lists(
         st.tuples(
-            st.none() | st.binary(max_size=300),
-            st.none() | st.binary(max_size=600),
+            RECORD_PARTS,
+            RECORD_PARTS,
             st.sampled_from(EDGES) | st.integers(-(1 << 63), (1 << 63) - 1),
         ),
         min_size=1,
@@ -81,6 +74,15 @@ EDGES = [
 def test_hashes_of_records_are_the_plain_ones(records: list[tuple[bytes | None, bytes | None, int]]) -> None:
     columns: list[list[Any]] = [list(column) for column in zip(*records, strict=True)]
     assert compiled.record_hashes(*columns) == plain_record_hashes(*columns)
+
+
+@given(st.lists(st.tuples(RECORD_PARTS, RECORD_PARTS, RECORD_PARTS, st.integers(-1, 1 << 62)), max_size=9))
+def test_records_are_hashed_as_they_were_received(records: list[tuple[Any, Any, Any, int]]) -> None:
+    raws = [Raw(REQUESTS, 1, at, key, value, (), original) for key, value, original, at in records]
+    together = hashes_of(raws)
+    assert together == b"".join(record_hash(raw.key, raw.received, raw.timestamp) for raw in raws)
+    with plainly():
+        assert hashes_of(raws) == together
 
 
 def test_a_key_of_any_length_is_hashed_like_the_plain_one() -> None:

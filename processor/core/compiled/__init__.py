@@ -5,7 +5,7 @@ not built (they need a C compiler when the package is installed). They import no
 """
 
 try:
-    from .hashes import contents, digests, record_hashes
+    from .hashes import contents, digests, hashes_as_received, record_hashes
     from .joining import first_look, match
     from .reading import Reader
     from .watching import observe
@@ -28,6 +28,7 @@ __all__ = [
     "contents",
     "digests",
     "first_look",
+    "hashes_as_received",
     "joined_ids",
     "match",
     "observe",

@@ -81,32 +81,58 @@ cdef size_t _packed_number(uint8_t *out, int64_t number) noexcept nogil:
     return 1 + _big_endian(out + 1, <uint64_t>number, 1 << wide)
 
 
-def record_hashes(list keys, list values, list timestamps):
-    """See ``journal.record_hashes``: of [key, timestamp] as MessagePack, and of the value with a mark before it."""
-    cdef Py_ssize_t i, count = len(keys)
-    cdef Hashing hashing = Hashing(count, RECORD_HASH)
-    cdef bytes heads = PyBytes_FromStringAndSize(NULL, count * HEAD)
-    cdef uint8_t *head = <uint8_t *>PyBytes_AS_STRING(heads)
-    cdef size_t size
+cdef class _Records:
+    """Records that are to be hashed: [key, timestamp] as MessagePack, and the value with a mark before it."""
+
+    cdef Hashing hashing
+    cdef bytes heads
+    cdef uint8_t *head
     cdef blake2b_state begun
-    cdef blake2b_text *text
-    blake2b_begin(&begun, RECORD_HASH, NULL, 0)
-    for i in range(count):
-        key, value = keys[i], values[i]
-        text = hashing.add(&begun)
-        head[0], head[1], size = PAIR, NIL, 2
+
+    def __cinit__(self, Py_ssize_t count):
+        self.hashing = Hashing(count, RECORD_HASH)
+        self.heads = PyBytes_FromStringAndSize(NULL, count * HEAD)
+        self.head = <uint8_t *>PyBytes_AS_STRING(self.heads)
+        blake2b_begin(&self.begun, RECORD_HASH, NULL, 0)
+
+    cdef int add(self, key, value, int64_t timestamp) except -1:
+        """Key and value must stay until the end."""
+        cdef uint8_t *head = self.head
+        cdef blake2b_text *text = self.hashing.add(&self.begun)
+        cdef size_t size = 2
+        head[0], head[1] = PAIR, NIL
         if key is not None:
             size = 1 + packed_length(head + 1, PyBytes_GET_SIZE(<bytes?>key))
             text.piece[1], text.length[1] = <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
         text.piece[0], text.length[0] = head, size
         text.piece[2] = head + size
-        size += _packed_number(head + size, timestamps[i])
+        size += _packed_number(head + size, timestamp)
         head[size] = value is not None
         text.length[2] = head + size + 1 - text.piece[2]
         if value is not None:
             text.piece[3], text.length[3] = <const uint8_t *>PyBytes_AS_STRING(<bytes?>value), PyBytes_GET_SIZE(value)
-        head += HEAD
-    return hashing.digests()
+        self.head += HEAD
+        return 0
+
+
+def record_hashes(list keys, list values, list timestamps):
+    """See ``journal.record_hashes``."""
+    cdef _Records records = _Records(len(keys))
+    cdef Py_ssize_t i
+    if not len(keys) == len(values) == len(timestamps):
+        raise ValueError("the columns of records are of different lengths")
+    for i in range(len(keys)):
+        records.add(keys[i], values[i], timestamps[i])
+    return records.hashing.digests()
+
+
+def hashes_as_received(list raws):
+    """See ``batch.hashes_of``."""
+    cdef _Records records = _Records(len(raws))
+    for raw in raws:
+        value = raw.original
+        records.add(raw.key, raw.value if value is None else value, raw.timestamp)
+    return records.hashing.digests()
 
 
 def digests(list keyed, int size):
