@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from hashlib import blake2b
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from processor.core import compiled
 from processor.core.advice import Advice, contents
 from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, decode, hashes_of
 from processor.core.draws import plain_digests
+from processor.core.entry import Pending, Settled
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
 from processor.core.journal import plain_record_hashes, record_hash
 from processor.core.writes import in_order, plain_packed_entries
@@ -210,6 +213,23 @@ def test_plain_events_are_read_without_the_plain_version() -> None:
 
 
 TERMS = Terms(Limits(), lambda name: None, 1_000, 60_000)
+
+
+# Joining
+
+
+@pytest.mark.parametrize("label", [0, 1, 127, 128, 255])
+@pytest.mark.parametrize("before", [dict, MappingProxyType])
+def test_a_label_of_any_number_settles_its_decision(label: int, before: Callable[..., Any]) -> None:
+    pending = Pending(1, 2, 3, 4, 5, None, 0, 255, (1,), (1,)).encode()
+    changed: dict[bytes, bytes | None] = {}
+    joined: dict[str, Any] = {"t": SimpleNamespace(numbers={"y": label}, entries=[], labels=[], times=[])}
+    raws = [Raw(FEEDBACK, 0, -1, b"t", b"{}"), Raw(FEEDBACK, 1, 7, b"t", b"{}")]
+    labels = [(raw, FeedbackEvent("t", "1", "y"), key) for raw, key in zip(raws, (b"known", b"unknown"), strict=True)]
+    left = compiled.match(labels, changed, before({b"known": pending}), 9, joined, pytest.fail)
+    assert left == labels[1:]
+    assert changed == {b"known": Settled.labelled(pending, label)}
+    assert (joined["t"].entries, joined["t"].labels, joined["t"].times) == ([pending], [label], [9])
 
 
 # Runs

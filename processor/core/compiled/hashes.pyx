@@ -9,6 +9,7 @@ from libc.string cimport memset
 cdef enum:
     RECORD_HASH = 8
     HEAD = 32
+    FEW = 100
     # MessagePack:
     NIL = 0xC0
     PAIR = 0x92
@@ -45,8 +46,11 @@ cdef class Hashing:
         cdef Py_ssize_t i
         for i in range(self.count):
             self.texts[i].digest = out + i * self.size
-        with nogil:
+        if self.count < FEW:
             blake2b_all(self.texts, self.count, self.size)
+        else:
+            with nogil:  # another thread may go on
+                blake2b_all(self.texts, self.count, self.size)
         return found
 
 

@@ -3,6 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 cdef enum:
@@ -24,7 +25,7 @@ cdef inline object _known(dict changed, before, bint is_dict, key):
     return None if found == NULL else <object>found
 
 
-cdef bytes _labelled(bytes pending, char label):
+cdef bytes _labelled(bytes pending, uint8_t label):
     """See ``entry.Settled.labelled``."""
     cdef bytes settled = PyBytes_FromStringAndSize(NULL, SETTLED_BYTES)
     cdef char *out = PyBytes_AS_STRING(settled)
@@ -32,7 +33,7 @@ cdef bytes _labelled(bytes pending, char label):
     out[0] = LABELLED
     memcpy(out + 1, was + 1, 6)
     memcpy(out + 7, was + 15, 4)
-    out[11] = label
+    out[11] = <char>label
     return settled
 
 
@@ -83,7 +84,7 @@ def first_look(chunk, dict changed, before):
     cdef Py_ssize_t count = 0
     for each in chunk:
         key = each[2]
-        if new and _known(changed, before, is_dict, key):
+        if new and (PyDict_GetItem(changed, key) != NULL or _known(changed, before, is_dict, key)):
             new = False
         keys.add(key)
         advice = each[1].advice

@@ -263,7 +263,9 @@ cdef class Reader:
         if not _is_name(text, found[GROUP], self.longest_name) or not found[PREDICTIONS].start:
             return None
         group, said = _inside(text, found[GROUP]), _cut(text, found[PREDICTIONS])
-        cdef PyObject *known = PyDict_GetItem(advices, (group, said))
+        cdef PyObject *known = NULL
+        if PyBytes_GET_SIZE(said) <= memory.longest:
+            known = PyDict_GetItem(advices, (group, said))
         if known != NULL:
             advice = <object>known
         else:
