@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from . import compiled
 from .advice import Advice, Order, Panel, Piece, order_of, panel_of
 from .events import Limits, Longest, canonical_labels, predictions_type
 
@@ -135,7 +136,15 @@ class _Cut:
         Each of these is JSON by itself, so it does not matter how the places to cut at are guessed. Together they
         are from the experts of the order, who were not too many before.
         """
-        panel, pieces, rest = self._panels.get(group), [], predictions
+        panel = self._panels.get(group)
+        if panel is None:
+            return None
+        if compiled.BUILT:
+            return compiled.put_together(predictions, panel, self._others, self._first, Advice)
+        return self._put_together(panel, predictions)
+
+    def _put_together(self, panel: Panel, predictions: bytes) -> Advice | None:
+        pieces, rest = [], predictions
         for beginning, known in self._others:
             rest, _, text = rest.rpartition(beginning)
             piece = known.get(text)
@@ -143,7 +152,7 @@ class _Cut:
                 return None
             pieces.append(piece)
         piece = self._first.get(rest)
-        if piece is None or panel is None:
+        if piece is None:
             return None
         labels = piece.kinds
         for other in pieces:

@@ -22,7 +22,7 @@ from .figures import TenantFigures
 from .measuring import Case, measured, rule_counters
 from .status import Status
 
-ATTAINABLE_EVERY = 30.0
+ATTAINABLE_EVERY = 10.0
 """Seconds before the attainable gap of a tenant is worked out again."""
 UNKNOWN = float("nan")
 

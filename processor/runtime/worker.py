@@ -319,8 +319,11 @@ class Worker:
         return max(self.pace.most_records, self.pace.for_each_tenant * tenants)
 
     def _idle_due(self, owned: Owned, now: int) -> bool:
-        """Without input time goes on too: look once per slot whether something has become due."""
-        return not owned.buffered and now - owned.idle_at >= min(self.terms.slot, 1_000)
+        """Without input time goes on too: look once per slot whether something has become due. A person waits for
+        nothing."""
+        if owned.buffered:
+            return False
+        return bool(owned.acknowledged) or now - owned.idle_at >= min(self.terms.slot, 1_000)
 
     def _commit(self, due: Sequence[Owned]) -> bool:
         committed = self._transaction(self._questions(due))

@@ -7,7 +7,7 @@ not built (they need a C compiler when the package is installed). They import no
 try:
     from .hashes import contents, digests, hashes_as_received, record_hashes
     from .joining import first_look, match
-    from .reading import Reader
+    from .reading import Reader, put_together
     from .watching import observe
     from .writing import columns, joined_ids, packed_entries, written_decisions
 except ModuleNotFoundError:
@@ -33,6 +33,7 @@ __all__ = [
     "match",
     "observe",
     "packed_entries",
+    "put_together",
     "record_hashes",
     "written_decisions",
 ]

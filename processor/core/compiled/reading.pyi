@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+from processor.core.advice import Advice, Panel, Piece
 from processor.core.batch import Raw, Read
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
 from processor.core.remembering import Memory
@@ -12,3 +13,11 @@ class Reader:
     def feedback(
         self, raws: list[Raw], event: type[FeedbackEvent]
     ) -> tuple[list[Read[FeedbackEvent] | None], list[Raw]]: ...
+
+def put_together(
+    predictions: bytes,
+    panel: Panel,
+    others: list[tuple[bytes, dict[bytes, Piece]]],
+    first: dict[bytes, Piece],
+    advice: type[Advice],
+) -> Advice | None: ...

@@ -344,3 +344,45 @@ cdef class Reader:
         if span.start and text[span.start] == c"f":
             return "false"
         return None
+
+
+cdef Py_ssize_t _last(const char *text, Py_ssize_t end, bytes part):
+    """Where the last occurrence of a part before this end begins, or −1."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(part), at = end - size
+    cdef const char *wanted = PyBytes_AS_STRING(part)
+    while at >= 0:
+        if text[at] == wanted[0] and memcmp(text + at, wanted, size) == 0:
+            return at
+        at -= 1
+    return -1
+
+
+def put_together(bytes predictions, panel, list others, dict first, advice):
+    """What was said, of pieces that are known, as advice of this class; see ``remembering``."""
+    cdef const char *text = PyBytes_AS_STRING(predictions)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(predictions), at, start
+    cdef PyObject *found
+    cdef list pieces = []
+    cdef bytes beginning
+    cdef dict known
+    for beginning, known in others:
+        at = _last(text, end, beginning)
+        if at < 0:
+            return None
+        start = at + PyBytes_GET_SIZE(beginning)
+        found = PyDict_GetItem(known, PyBytes_FromStringAndSize(text + start, end - start))
+        if found == NULL:
+            return None
+        pieces.append(<object>found)
+        end = at
+    found = PyDict_GetItem(first, PyBytes_FromStringAndSize(text, end))
+    if found == NULL:
+        return None
+    labels = (<object>found).kinds
+    for other in pieces:
+        kinds = other.kinds
+        if kinds is not labels and not kinds <= labels:
+            labels |= kinds
+    pieces.append(<object>found)
+    pieces.reverse()
+    return advice(panel, pieces, labels)
