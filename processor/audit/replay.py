@@ -29,7 +29,7 @@ from processor.core.step import (
     due_slot,
     steps,
 )
-from processor.core.tenant import Tenant
+from processor.core.tenant import Tenant, fields_by_tenant
 
 from .chain import Chain, Link
 from .findings import Finding, NotAuditable
@@ -242,8 +242,9 @@ class Replay:
         """Put tenants under the rules of the book, as a restart under a new configuration does: from their fields."""
         if self.lost or self.partition is None:
             return
+        own = fields_by_tenant(self.mirror.fields)
         tenants = {
-            name: Tenant.from_fields(tenant.number, self.mirror.fields, self.book.rules_for)
+            name: Tenant.from_fields(tenant.number, own[tenant.number], self.book.rules_for)
             if affected(tenant)
             else tenant
             for name, tenant in self.partition.tenants.items()

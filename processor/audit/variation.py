@@ -12,7 +12,7 @@ from processor.core.identity import GENESIS, Identity
 from processor.core.journal import JournalRecord
 from processor.core.partition import Partition
 from processor.core.step import SLOTS_PER_BATCH, Asked, advanced, due_slot, step
-from processor.core.tenant import Tenant, TenantRules
+from processor.core.tenant import Tenant, TenantRules, fields_by_tenant
 
 from .label_times import LabelStore, Retimed
 from .ledger import Labelled, Ledger
@@ -95,9 +95,10 @@ class Variation:
         self.book.assigned.update(journal.rules)
         affected = [name for name in self.partition.tenants if fresh or name in journal.rules] if self.partition else []
         if affected and self.partition is not None:
-            tenants = dict(self.partition.tenants)
+            tenants, own = dict(self.partition.tenants), fields_by_tenant(self.mirror.fields)
             for name in affected:
-                tenants[name] = Tenant.from_fields(tenants[name].number, self.mirror.fields, self.book.rules_for)
+                number = tenants[name].number
+                tenants[name] = Tenant.from_fields(number, own[number], self.book.rules_for)
             self.partition = replace(self.partition, tenants=tenants)
 
     def _transformed(self, journal: JournalRecord, asked: Asked) -> tuple[Asked, list[str]]:

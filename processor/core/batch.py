@@ -129,14 +129,15 @@ class _Reading:
         plainly = partial(self._plainly, read=request_reader(self.limits))
         if self.poison or not compiled.BUILT:
             return _only_read(plainly(raws))
-        return _filled(*self._reader().requests(raws, RequestEvent, memory_of(self.limits)), plainly)
+        return _filled(*self._reader.requests(raws, RequestEvent, memory_of(self.limits)), plainly)
 
     def feedback(self, raws: list[Raw]) -> list[Read[FeedbackEvent]]:
         plainly = partial(self._plainly, read=feedback_reader(self.limits))
         if self.poison or not compiled.BUILT:
             return _only_read(plainly(raws))
-        return _filled(*self._reader().feedback(raws, FeedbackEvent), plainly)
+        return _filled(*self._reader.feedback(raws, FeedbackEvent), plainly)
 
+    @cached_property
     def _reader(self) -> compiled.Reader:
         return compiled.Reader(self.limits, self.latest, self._head_of)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from .identity import Identity
-from .tenant import Tenant, TenantRules
+from .tenant import HEAD as HEAD
+from .tenant import Tenant, TenantRules, fields_by_tenant
 from .writes import SetField
 
 RulesFor = Callable[[str], TenantRules | None]
-HEAD = b"p"
 
 
 @dataclass
@@ -43,8 +43,8 @@ def partition_from_fields(
     """Rebuild a partition from its stored fields."""
     _, _, clock, pending, parked, terms, configs = msgspec.msgpack.decode(fields[HEAD])
     tenants = {}
-    for name in sorted(key for key in fields if key.startswith(b"t")):
-        tenant = Tenant.from_fields(int.from_bytes(name[1:], "big"), fields, rules_for)
+    for one, own in sorted(fields_by_tenant(fields).items()):
+        tenant = Tenant.from_fields(one, own, rules_for)
         tenants[tenant.name] = tenant
     return Partition(
         number=number,

@@ -28,6 +28,8 @@ from .watch import Watch
 from .writes import SetField, Writes, unpack
 
 BINARY_FORM = 2
+HEAD = b"p"
+"""The field of the partition itself; all others are of tenants."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -219,7 +221,7 @@ class Tenant:
     def from_fields(
         cls, number: int, fields: Mapping[bytes, bytes], rules_for: Callable[[str], TenantRules | None]
     ) -> Tenant:
-        """Rebuild a tenant from what ``fields`` wrote; ``rules_for`` gives the rules of a name."""
+        """Rebuild a tenant from its own fields; ``rules_for`` gives the rules of a name."""
         head = number.to_bytes(2, "big")
         _, name, names, axes_names, tally, recorded, waits = msgspec.msgpack.decode(fields[b"t" + head])
         rules = rules_for(name)
@@ -295,6 +297,19 @@ def _fields(
         gone = sorted(before.learner.state.buckets.keys() - tenant.learner.state.buckets.keys())
         fields += [(_bucket_field(head, number), None) for number in gone]
     return fields
+
+
+def fields_by_tenant(fields: Mapping[bytes, bytes]) -> dict[int, dict[bytes, bytes]]:
+    """The stored fields of a partition, apart by the number of their tenant.
+
+    >>> fields_by_tenant({b"p": b"head", b"t\\0\\7": b"names", b"b\\0\\7......": b"bucket"})
+    {7: {b't\\x00\\x07': b'names', b'b\\x00\\x07......': b'bucket'}}
+    """
+    found: dict[int, dict[bytes, bytes]] = {}
+    for name, value in fields.items():
+        if name != HEAD:
+            found.setdefault(int.from_bytes(name[1:3], "big"), {})[name] = value
+    return found
 
 
 def _bucket_field(head: bytes, number: int) -> bytes:
