@@ -45,7 +45,7 @@ def pace_of(config: Config) -> Pace:
     return Pace(
         commit_interval=processing.commit_interval_ms,
         most_records=processing.max_batch_records,
-        for_each_tenant=10,
+        for_each_tenant=12,
         grace=processing.grace_ms,
         breaker_records=processing.breaker_records,
         breaker_share=processing.breaker_share,
