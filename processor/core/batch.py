@@ -108,9 +108,10 @@ def decode(
 ) -> Asked:
     """Decode and check every record by itself."""
     reading = _Reading(partition, partitions, now + terms.max_future, terms.limits, poison)
+    reader = None if poison or not compiled.BUILT else reading.reader()
     return Asked(
-        reading.requests([raw for raw in raws if raw.source == REQUESTS]),
-        reading.feedback([raw for raw in raws if raw.source == FEEDBACK]),
+        reading.requests([raw for raw in raws if raw.source == REQUESTS], reader),
+        reading.feedback([raw for raw in raws if raw.source == FEEDBACK], reader),
         reading.refused,
         sum(is_garbage(letter.reason) for letter in reading.refused),
     )
@@ -125,20 +126,20 @@ class _Reading:
     poison: set[tuple[str, int]]
     refused: list[DeadLetter] = field(default_factory=list)
 
-    def requests(self, raws: list[Raw]) -> list[Read[RequestEvent]]:
+    def requests(self, raws: list[Raw], reader: compiled.Reader | None) -> list[Read[RequestEvent]]:
         plainly = partial(self._plainly, read=request_reader(self.limits))
-        if self.poison or not compiled.BUILT:
+        if reader is None:
             return _only_read(plainly(raws))
-        return _filled(*self._reader.requests(raws, RequestEvent, memory_of(self.limits)), plainly)
+        return _filled(*reader.requests(raws, RequestEvent, memory_of(self.limits)), plainly)
 
-    def feedback(self, raws: list[Raw]) -> list[Read[FeedbackEvent]]:
+    def feedback(self, raws: list[Raw], reader: compiled.Reader | None) -> list[Read[FeedbackEvent]]:
         plainly = partial(self._plainly, read=feedback_reader(self.limits))
-        if self.poison or not compiled.BUILT:
+        if reader is None:
             return _only_read(plainly(raws))
-        return _filled(*self._reader.feedback(raws, FeedbackEvent), plainly)
+        return _filled(*reader.feedback(raws, FeedbackEvent), plainly)
 
-    @cached_property
-    def _reader(self) -> compiled.Reader:
+    def reader(self) -> compiled.Reader:
+        """To be let go by whoever asks: it refers to this, and a cycle would keep what is refused for long."""
         return compiled.Reader(self.limits, self.latest, self._head_of)
 
     def _head_of(self, key: bytes, tenant: str) -> bytes | None:

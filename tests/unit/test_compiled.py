@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from hashlib import blake2b
@@ -16,7 +17,7 @@ from processor.adapters import kafka_runs
 from processor.adapters.log import At, Piece
 from processor.core import compiled
 from processor.core.advice import Advice, contents
-from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, decode, hashes_of
+from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, _Reading, decode, hashes_of
 from processor.core.draws import plain_digests
 from processor.core.entry import Pending, Settled
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
@@ -248,3 +249,14 @@ def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
         after = dict(positions)
         found.append(([one if isinstance(one, Piece) else id(one) for one in runs(fetched, after)], after))
     assert found[0] == found[1]
+
+
+def test_what_is_refused_is_let_go_with_its_batch() -> None:
+    """Not when the collector of cycles comes by, which is seldom."""
+    gc.collect()
+    gc.disable()
+    try:
+        decode(raws_of([(bad.kind, bad.value) for bad in BAD_EVENTS[:20]]), 0, 1, 2_000, TERMS, set())
+        assert not [one for one in gc.get_objects() if isinstance(one, _Reading)]
+    finally:
+        gc.enable()
