@@ -55,9 +55,9 @@ def pending(
 @app.command()
 def tenants(
     sizes: Sizes = "100,1,10,1000,10000",
-    records: Records = 200_000,
+    records: Records = 1_000_000,
     rounds: Rounds = 3,
-    waiting: Pending = PENDING,
+    waiting: Pending = 100_000,
     json_file: Json = None,
     chart: Chart = None,
 ) -> None:
