@@ -35,7 +35,7 @@ class CompiledLoops(BuildHookInterface):  # type: ignore[type-arg]
             if os.environ.get("GFORCE_COMPILED") == "required":
                 raise
             self.app.display_warning(
-                f"The inner loops could not be compiled ({problem}): the processor will run half as fast. "
+                f"The inner loops could not be compiled ({problem}): the processor will be a third slower. "
                 "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again."
             )
             return

@@ -16,7 +16,7 @@ else:
     BUILT = True
 
 REMEDY = (
-    "The inner loops are not compiled, and the processor is half as fast as it could be. Install a C compiler and "
+    "The inner loops are not compiled, and the processor is about a third slower than it could be. Install a C compiler and "
     "Python's headers (Debian: gcc python3-dev), then install the package again."
 )
 
