@@ -16,8 +16,8 @@ else:
     BUILT = True
 
 REMEDY = (
-    "The inner loops are not compiled, and the processor is about a third slower than it could be. Install a C compiler and "
-    "Python's headers (Debian: gcc python3-dev), then install the package again."
+    "The inner loops are not compiled, and the processor is about a third slower than it could be. "
+    "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again."
 )
 
 __all__ = [
