@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator, Iterable
 
@@ -17,6 +18,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+# Started in the background (`make test &`) we ignore an interrupt, and so would every process that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 RAN_ON = "ran-on"
 KAFKA, REDIS, BROWSER, SIMULATION = "real Kafka", "real Redis", "a real browser", "the simulation"
