@@ -18,13 +18,18 @@ MAX_KEY = 10_000
 
 
 def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -> None:
-    """Decisions, alerts, dead letters, changelog and journal of one partition."""
+    """What one partition has to say: decisions, alerts and dead letters."""
     number = batch.owned.number
     output.send_all(topics.decisions, _decisions(topics, batch.outcome.decisions, codec))
     for alert in batch.outcome.alerts:
         output.send(At(topics.alerts, -1), alert.tenant.encode(), alert.encode())
     for letter in batch.outcome.dead_letters:
         _publish_dead_letter(output, topics, number, letter)
+
+
+def record(output: Output, topics: Topics, batch: Batch) -> None:
+    """What one partition needs to remember and to prove: changelog and journal. Waits for the batch's hashes."""
+    number = batch.owned.number
     key = str(number).encode()
     for part in batch.changelog:
         output.send(At(topics.changelog, number), key, part.encode())

@@ -50,7 +50,7 @@ from .faults import step_around_faults
 from .held import Held, takeable
 from .latencies import Latencies
 from .owned import Owned, Pace
-from .publish import publish
+from .publish import publish, record
 from .recovery import Recovery, Topics
 
 __all__ = ["Owned", "Pace", "Worker"]
@@ -326,22 +326,12 @@ class Worker:
         return bool(owned.acknowledged) or now - owned.idle_at >= min(self.terms.slot, 1_000)
 
     def _commit(self, due: Sequence[Owned]) -> bool:
-        committed = self._transaction(self._questions(due))
+        # All are asked before the first is worked out, so that the store works on the others meanwhile.
+        questions = [question for owned in due if (question := self._ask(owned)) is not None]
+        committed = self._transaction(questions)
         for batch in committed:
             self._settle(batch)
         return bool(committed)
-
-    def _questions(self, due: Iterable[Owned]) -> Iterator[Question]:
-        """One ahead, so that the store works on the next question while the batch before it is worked out."""
-        ahead = None
-        for owned in due:
-            question = self._ask(owned)
-            if question is not None:
-                if ahead is not None:
-                    yield ahead
-                ahead = question
-        if ahead is not None:
-            yield ahead
 
     def _ask(self, owned: Owned) -> Question | None:
         """Decode a batch and ask the store for what it needs."""
@@ -488,9 +478,12 @@ class Worker:
             for batch in self._stepped(questions):
                 if not batches:
                     output.begin()
-                batches.append(batch)
                 publish(output, self.topics, batch, self.codec)
+                if batches:
+                    record(output, self.topics, batches[-1])  # later than it could be: now its hashes are known
+                batches.append(batch)
             if batches:
+                record(output, self.topics, batches[-1])
                 self._send_offsets(output, batches)
                 self._written = output.commit()
                 self.totals["transactions"] += 1
