@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from processor.core.events import Rejected
 from processor.core.step import Raw
@@ -23,18 +24,15 @@ class Codec(Protocol):
 
 def raw_of(source: str, record: Record, codec: Codec | None) -> Raw:
     """The record as the core reads it. What came is kept beside it, for the journal and for dead letters."""
-    value, refused = record.value, None
-    if codec is not None and value:
-        try:
-            value = codec.to_json(record.topic, value)
-        except Rejected as rejected:
-            refused = rejected
-    original = None if value is record.value else record.value
-    return Raw(source, record.offset, record.timestamp, record.key, value, record.headers, original, refused)
+    raw = Raw(source, record.offset, record.timestamp, record.key, record.value, record.headers)
+    return raw if codec is None else in_json(raw, record.topic, codec)
 
 
-def raws_of(source: str, records: Sequence[Record], codec: Codec | None) -> list[Raw]:
-    """``raw_of`` of many."""
-    if codec is None:
-        return [Raw(source, one.offset, one.timestamp, one.key, one.value, one.headers) for one in records]
-    return [raw_of(source, one, codec) for one in records]
+def in_json(raw: Raw, topic: str, codec: Codec) -> Raw:
+    """A record of a topic, with its value in JSON."""
+    if not raw.value:
+        return raw
+    try:
+        return replace(raw, value=codec.to_json(topic, raw.value), original=raw.value)
+    except Rejected as rejected:
+        return replace(raw, refused=rejected)

@@ -1,5 +1,5 @@
 from confluent_kafka import Message
 
-from processor.adapters.log import At, Piece
+from processor.adapters.log import At, Piece, Sources
 
-def runs(messages: list[Message], positions: dict[At, int]) -> list[Piece | Message]: ...
+def runs(messages: list[Message], positions: dict[At, int], sources: Sources) -> list[Piece | Message]: ...

@@ -1,14 +1,15 @@
-"""What a fetch brings, made records of ours. The plain version is in ``kafka_runs``."""
+"""What a fetch brings, made what the core reads. The plain version is in ``kafka_runs``."""
 
 from libc.stdint cimport int64_t
 
-from processor.adapters.log import At, Piece, Record
+from processor.adapters.log import At, Piece
+from processor.core.batch import Raw
 
 
-def runs(list messages, dict positions):
+def runs(list messages, dict positions, sources):
     """See ``kafka_runs.runs``."""
     cdef list found = [], records = None
-    cdef object topic = None, partition = None, at = None
+    cdef object topic = None, partition = None, at = None, source = None
     cdef int64_t offset, wanted = 0
     cdef bint started = False
     for message in messages:
@@ -22,15 +23,14 @@ def runs(list messages, dict positions):
             found.append(Piece(at, records))
             started = at in positions
             if started:
-                wanted = positions[at]
+                wanted, source = positions[at], sources[topic]
         offset = message.offset()
         if started and offset >= wanted:
             wanted = positions[at] = offset + 1
             headers = message.headers()
             records.append(
-                Record(
-                    topic,
-                    partition,
+                Raw(
+                    source,
                     offset,
                     (<tuple>message.timestamp())[1],
                     message.key(),

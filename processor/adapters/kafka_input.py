@@ -23,6 +23,7 @@ from processor.adapters.log import (
     Piece,
     Record,
     Retry,
+    Sources,
     Stop,
 )
 
@@ -75,7 +76,7 @@ class KafkaInput:
         properties: Properties,
         group: str,
         instance: str,
-        topics: Sequence[str],
+        sources: Sources,
         listener: Listener,
         *,
         protocol: GroupProtocol = "classic",
@@ -97,10 +98,10 @@ class KafkaInput:
         self._fatal: KafkaError | None = None
         self._fenced_owning = False
         self._rejoined: list[float] = []
-        self._topics = list(topics)
+        self._sources, self._topics = sources, list(sources)
         self._settings = consumer_properties(properties, group, instance, protocol)
         self._consumer = made(Consumer, {**self._settings, "error_cb": self._noted})
-        self._check_exist(topics)
+        self._check_exist(self._topics)
         self._subscribe()
 
     def _check_exist(self, topics: Sequence[str]) -> None:
@@ -240,7 +241,7 @@ class KafkaInput:
     def _taken(self, messages: list[Message]) -> list[Piece]:
         """Records that are wanted, in runs of one partition, as they come."""
         pieces: list[Piece] = []
-        for run in runs(messages, self._next):
+        for run in runs(messages, self._next, self._sources):
             if not isinstance(run, Piece):
                 self._noted(run.error(), run)  # type: ignore[arg-type]
             elif run.records:

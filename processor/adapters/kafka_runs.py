@@ -1,15 +1,16 @@
-"""What a fetch brings, made records of ours: hardly anything is done for each, and that compiled if it could be."""
+"""What a fetch brings, made what the core reads: hardly anything is done for each, and that compiled if it could be."""
 
 from __future__ import annotations
 
 from confluent_kafka import Message
 
-from processor.adapters.log import At, Piece, Record
+from processor.adapters.log import At, Piece, Sources
+from processor.core.batch import Raw
 
 NEVER = 1 << 63
 
 
-def plain_runs(messages: list[Message], positions: dict[At, int]) -> list[Piece | Message]:
+def plain_runs(messages: list[Message], positions: dict[At, int], sources: Sources) -> list[Piece | Message]:
     """Records that are wanted, in runs of one partition, as they come, and between them the messages that are errors.
 
     ``positions`` are the lowest offsets still wanted, and move on with what is taken. Below are records that were
@@ -18,7 +19,7 @@ def plain_runs(messages: list[Message], positions: dict[At, int]) -> list[Piece 
     found: list[Piece | Message] = []
     topic: str | None = None
     partition: int | None = None
-    at, records = At("", -1), list[Record]()
+    at, records = At("", -1), list[Raw]()
     for message in messages:
         if message.error() is not None:
             found.append(message)
@@ -33,9 +34,8 @@ def plain_runs(messages: list[Message], positions: dict[At, int]) -> list[Piece 
             positions[at] = offset + 1
             headers = message.headers()
             records.append(
-                Record(
-                    at.topic,
-                    at.partition,
+                Raw(
+                    sources[at.topic],
                     offset,
                     message.timestamp()[1],
                     message.key(),

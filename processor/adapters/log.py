@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from processor.core.batch import Headers as Headers
+from processor.core.batch import Raw
 from processor.core.errors import GForceError
 
 
@@ -47,11 +49,12 @@ class At(NamedTuple):
     partition: int
 
 
-Headers = tuple[tuple[str, bytes | None], ...]
+Sources = Mapping[str, str]
+"""The topics of a group, and which of the core's inputs each of them is."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """A record as read; ``timestamp`` is in milliseconds. A struct, because it is made ten times as fast."""
+    """A record as a ``Reader`` reads it; ``timestamp`` is in milliseconds. A struct is made ten times as fast."""
 
     topic: str
     partition: int
@@ -67,10 +70,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Piece(NamedTuple):
-    """Records of one partition, at least one, in order of offset."""
+    """Records of one partition, at least one, in order of offset, made what the core reads at once."""
 
     at: At
-    records: list[Record]
+    records: list[Raw]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,12 @@ from processor.adapters.log import (
     Membership,
     Piece,
     Record,
+    Sources,
     Stop,
     Unknown,
 )
 from processor.adapters.memory_broker import Member, MemoryBroker
+from processor.core.batch import Raw
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,12 +66,10 @@ def visible(call: str) -> Callable[[Callable[Concatenate[C, P], R]], Callable[Co
 class MemoryInput(Client):
     """A static member of a consumer group. It joins in its first poll; a poll does one step of a rebalance."""
 
-    def __init__(
-        self, broker: MemoryBroker, instance: str, group: str, topics: Sequence[str], listener: Listener
-    ) -> None:
+    def __init__(self, broker: MemoryBroker, instance: str, group: str, sources: Sources, listener: Listener) -> None:
         super().__init__(broker, instance)
         self._group = broker.group(group)
-        self._topics = tuple(topics)
+        self._sources, self._topics = sources, tuple(sources)
         self._listener = listener
         self._member_id: str | None = None
         self._owned: tuple[At, ...] | None = None  # None between an assignment and the next
@@ -137,7 +137,9 @@ class MemoryInput(Client):
             heard[at] = (position, partition.stable_end)
             most -= len(found)
             if found:
-                pieces.append(Piece(at, found))
+                source = self._sources[at.topic]
+                raws = [Raw(source, one.offset, one.timestamp, one.key, one.value, one.headers) for one in found]
+                pieces.append(Piece(at, raws))
         return pieces, heard
 
     def _in_turn(self) -> list[At]:

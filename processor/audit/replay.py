@@ -25,6 +25,7 @@ from processor.core.step import (
     Outcome,
     Raw,
     advanced,
+    apart,
     decode,
     due_slot,
     steps,
@@ -287,7 +288,7 @@ class Replay:
     def _asked(self, batch: ReplayedBatch) -> Asked:
         journal = batch.journal
         poison = {(source, offset) for source, offset in journal.poison}
-        asked = decode(batch.raws, self.number, journal.partitions, journal.now, self.book.in_force(), poison)
+        asked = decode(*apart(batch.raws), self.number, journal.partitions, journal.now, self.book.in_force(), poison)
         return asked if self.transform is None else self.transform(journal, asked)
 
     def _recompute(self, batch: ReplayedBatch) -> None:

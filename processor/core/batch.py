@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -98,20 +98,36 @@ class Asked:
 
     @property
     def ids(self) -> list[bytes]:
+        if compiled.BUILT:
+            return compiled.ids(self.requests, self.feedback)
         keys = [key for _, _, key in self.requests]
         keys += [key for _, _, key in self.feedback]
         return list(dict.fromkeys(keys))
 
 
+def apart(raws: Iterable[Raw]) -> tuple[list[Raw], list[Raw]]:
+    """Requests, and labels."""
+    found: dict[str, list[Raw]] = {REQUESTS: [], FEEDBACK: []}
+    for raw in raws:
+        found[raw.source].append(raw)
+    return found[REQUESTS], found[FEEDBACK]
+
+
 def decode(
-    raws: Sequence[Raw], partition: int, partitions: int, now: int, terms: Terms, poison: set[tuple[str, int]]
+    requests: list[Raw],
+    feedback: list[Raw],
+    partition: int,
+    partitions: int,
+    now: int,
+    terms: Terms,
+    poison: set[tuple[str, int]],
 ) -> Asked:
     """Decode and check every record by itself."""
     reading = _Reading(partition, partitions, now + terms.max_future, terms.limits, poison)
     reader = None if poison or not compiled.BUILT else reading.reader()
     return Asked(
-        reading.requests([raw for raw in raws if raw.source == REQUESTS], reader),
-        reading.feedback([raw for raw in raws if raw.source == FEEDBACK], reader),
+        reading.requests(requests, reader),
+        reading.feedback(feedback, reader),
         reading.refused,
         sum(is_garbage(letter.reason) for letter in reading.refused),
     )

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from . import compiled
 from .advice import Panel
 from .alerts import Change
-from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Read, Terms, decode, due_slot
+from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Read, Terms, apart, decode, due_slot
 from .deciding import Asking, Decided, Docket, Hearing, decide
 from .draft import Draft, Outcome
 from .entry import (
@@ -51,6 +51,7 @@ __all__ = [
     "Raw",
     "Terms",
     "advanced",
+    "apart",
     "decode",
     "due_slot",
     "step",
@@ -156,12 +157,13 @@ class _Step(Draft):
 
     def publish(self) -> ToWrite:
         """Publish the decisions, and begin to write what has changed."""
-        made = self.made
-        self.outcome.decisions = [
-            Made(event.tenant, made[raw.offset], raw.headers)
-            for raw, event, _ in self.given.asked.requests
-            if raw.offset in made
-        ]
+        requests, made = self.given.asked.requests, self.made
+        if compiled.BUILT:
+            self.outcome.decisions = compiled.decisions_in_order(requests, made, Made)
+        else:
+            self.outcome.decisions = [
+                Made(event.tenant, made[raw.offset], raw.headers) for raw, event, _ in requests if raw.offset in made
+            ]
         return self.write(emptied=self.given.slabs)
 
     # Labels
@@ -285,8 +287,7 @@ class _Step(Draft):
 
     def take_requests(self) -> None:
         """Sort them by tenant; those of nobody are dead letters."""
-        for asking in self.given.asked.requests:
-            self.left.setdefault(asking[1].tenant, []).append(asking)
+        self.left = (compiled.by_tenant if compiled.BUILT else plain_by_tenant)(self.given.asked.requests)
         for name in [name for name in self.left if self.tenant_of(name) is None]:
             for raw, _, _ in self.left.pop(name):
                 self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
@@ -474,6 +475,14 @@ class _Step(Draft):
     @staticmethod
     def _parked_raw(tenant: Tenant, parked: Parked) -> Raw:
         return Raw(FEEDBACK, parked.offset, parked.timestamp, tenant.name.encode(), parked.payload)
+
+
+def plain_by_tenant(requests: Iterable[Asking]) -> dict[str, list[Asking]]:
+    """Requests of each tenant, in their order."""
+    found: dict[str, list[Asking]] = {}
+    for asking in requests:
+        found.setdefault(asking[1].tenant, []).append(asking)
+    return found
 
 
 def plain_first_look(

@@ -134,7 +134,7 @@ def worker_of(config: Config, notify: Notify) -> Worker:
     return Worker(
         topics=topics,
         make_input=lambda listener: KafkaInput(
-            consumer, kafka.group, kafka.instance, topics.inputs, listener, protocol=kafka.protocol
+            consumer, kafka.group, kafka.instance, topics.sources, listener, protocol=kafka.protocol
         ),
         make_output=lambda: KafkaOutput(
             producer, kafka.group, kafka.instance, transaction_timeout_ms=kafka.transaction_timeout_ms

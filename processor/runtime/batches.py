@@ -34,7 +34,6 @@ class Question:
     owned: Owned
     taken: dict[str, list[Raw]]
     """its records by topic: requests, then feedback"""
-    raws: list[Raw]
     asked: Asked
     ids: list[bytes]
     clock: int
@@ -42,6 +41,16 @@ class Question:
     answer: Future[tuple[View, Page | None]]
     ranges: Future[dict[str, Range]]
     """which records these are, by topic, with their hashes"""
+
+    @property
+    def inputs(self) -> tuple[list[Raw], list[Raw]]:
+        """Requests and labels."""
+        requests, feedback = self.taken.values()
+        return requests, feedback
+
+    @property
+    def seen(self) -> int:
+        return sum(map(len, self.taken.values()))
 
 
 @dataclass
@@ -71,10 +80,6 @@ class Batch:
     def taken(self) -> dict[str, list[Raw]]:
         """Its records by topic."""
         return self.question.taken
-
-    @property
-    def seen(self) -> int:
-        return sum(map(len, self.taken.values()))
 
     @property
     def positions(self) -> dict[str, int]:

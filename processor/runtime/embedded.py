@@ -89,7 +89,7 @@ def embedded(
         store = RedisStore(f"unix://{socket}", config.redis.prefix)
         worker = Worker(
             topics=topics,
-            make_input=lambda listener: MemoryInput(broker, "embedded", config.kafka.group, topics.inputs, listener),
+            make_input=lambda listener: MemoryInput(broker, "embedded", config.kafka.group, topics.sources, listener),
             make_output=lambda: MemoryOutput(broker, "embedded"),
             reader=MemoryReader(broker),
             store=store,

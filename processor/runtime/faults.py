@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from processor.core.partition import Partition
-from processor.core.step import Asked, Outcome, Raw, Terms, decode, step
+from processor.core.step import Asked, Outcome, Raw, Terms, apart, decode, step
 
 Poison = set[tuple[str, int]]
 """Records at fault: (input, offset)."""
@@ -13,7 +13,7 @@ Poison = set[tuple[str, int]]
 
 def step_around_faults(
     partition: Partition,
-    raws: Sequence[Raw],
+    taken: tuple[list[Raw], list[Raw]],
     asked: Asked,
     entries: Mapping[bytes, bytes | None],
     slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
@@ -23,13 +23,13 @@ def step_around_faults(
     report: Callable[[Exception], None],
     acknowledged: Sequence[tuple[str, int]] = (),
 ) -> tuple[Outcome, Poison]:
-    """Step; should that fail, find the records at fault and step without them."""
+    """Step; should that fail, find the records at fault and step without them. Requests and labels were taken."""
     try:
         return step(partition, asked, entries, slabs, clock, terms, acknowledged), set()
     except Exception as error:  # the boundary that keeps a partition moving
         report(error)
-    poison = _bisect(partition, raws, entries, clock, now, terms)
-    without = decode(raws, partition.number, partition.partitions, now, terms, poison)
+    poison = _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, terms)
+    without = decode(*taken, partition.number, partition.partitions, now, terms, poison)
     return step(partition, without, entries, slabs, clock, terms, acknowledged), poison
 
 
@@ -45,7 +45,7 @@ def _bisect(
     poison: Poison = set()
 
     def fails(part: Sequence[Raw]) -> bool:
-        asked = decode(part, partition.number, partition.partitions, now, terms, poison)
+        asked = decode(*apart(part), partition.number, partition.partitions, now, terms, poison)
         try:
             step(partition, asked, entries, {}, clock, terms)
         except Exception:

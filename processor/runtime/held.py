@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from processor.adapters.log import Record
+from processor.core.batch import Raw
 
 FOREVER = 1 << 63
 
@@ -27,7 +27,7 @@ class Held:
 
     next: int
     """the offset to read on from"""
-    records: list[Record] = field(default_factory=list)
+    records: list[Raw] = field(default_factory=list)
     latest: list[int] = field(default_factory=list)
     """the latest timestamp up to and including each record: it never falls, so it can be searched"""
     let_go_at: int = 0
@@ -41,7 +41,7 @@ class Held:
         """The time this input has been read to."""
         return self.latest[-1] if self.latest else self.let_go_at
 
-    def add(self, records: Sequence[Record], now: int) -> None:
+    def add(self, records: Sequence[Raw], now: int) -> None:
         """Keep records for the next batches; what was read before, or twice, is passed over.
 
         A timestamp later than the wall clock is wrong and says nothing of when the record came, so it does not count:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from processor.adapters.log import At, Committed, Reader, Retry, Stop
 from processor.adapters.store import Applied, Store
+from processor.core.batch import FEEDBACK, REQUESTS
 from processor.core.identity import GENESIS, Identity
 from processor.core.journal import ChangelogRecord, JournalRecord, digest
 from processor.core.partition import Partition, RulesFor, partition_from_fields, stored_partitions
@@ -35,6 +36,11 @@ class Topics:
     @property
     def inputs(self) -> tuple[str, str]:
         return (self.requests, self.feedback)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Which of the core's inputs each of them is."""
+        return {self.requests: REQUESTS, self.feedback: FEEDBACK}
 
 
 class Positions(Protocol):

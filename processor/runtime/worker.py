@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from operator import attrgetter
 
-from processor.adapters.codec import Codec, raws_of
+from processor.adapters.codec import Codec, in_json
 from processor.adapters.log import (
     At,
     Committed,
@@ -32,8 +32,6 @@ from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenc
 from processor.core.identity import Identity
 from processor.core.partition import Partition
 from processor.core.step import (
-    FEEDBACK,
-    REQUESTS,
     SLOTS_PER_BATCH,
     Asked,
     Outcome,
@@ -347,12 +345,12 @@ class Worker:
             return None
         clock = self._clock(owned, taken, now)
         ranges = self.hashing.submit(ranges_of, owned.positions, taken)
-        raws = [raw for raws in taken.values() for raw in raws]
-        asked = decode(raws, owned.number, owned.partition.partitions, now, self.terms, set())
+        requests, feedback = taken.values()
+        asked = decode(requests, feedback, owned.number, owned.partition.partitions, now, self.terms, set())
         ids = asked.ids
-        cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if raws else None
+        cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if requests or feedback else None
         answer = self._aside(owned).submit(self._read, owned, ids, clock, cursor)
-        return Question(owned, taken, raws, asked, ids, clock, now, answer, ranges)
+        return Question(owned, taken, asked, ids, clock, now, answer, ranges)
 
     def _aside(self, owned: Owned) -> Executor:
         return self.aside[owned.number % len(self.aside)]
@@ -387,13 +385,13 @@ class Worker:
         if not self._is_current(view, partition):
             self._forget(owned, "the store is not at the state in memory")
             return None
-        if not question.raws and not view.slabs and not owned.acknowledged:
+        if not question.seen and not view.slabs and not owned.acknowledged:
             return None
-        if self._breaks(owned, asked, len(question.raws)):
+        if self._breaks(owned, asked, question.seen):
             return None
         outcome, poison = step_around_faults(
             partition,
-            question.raws,
+            question.inputs,
             asked,
             dict(zip(question.ids, view.entries, strict=True)),
             view.slabs,
@@ -408,11 +406,11 @@ class Worker:
         return batch
 
     def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
-        """The next records of each input, as the core reads them."""
-        return {
-            topic: raws_of(source, owned.held[topic].records[: owned.takeable.get(topic, 0)], self.codec)
-            for topic, source in zip(self.topics.inputs, (REQUESTS, FEEDBACK), strict=True)
-        }
+        """The next records of each input."""
+        taken = {topic: owned.held[topic].records[: owned.takeable.get(topic, 0)] for topic in self.topics.inputs}
+        if self.codec is None:
+            return taken
+        return {topic: [in_json(raw, topic, self.codec) for raw in raws] for topic, raws in taken.items()}
 
     def _knows_the_time(self, owned: Owned) -> bool:
         """Whether every input has shown a record or its end since the recovery.
@@ -567,7 +565,7 @@ class Worker:
         owned.progress_at, owned.trouble = self.tick(), ""
         self._advance_snapshot(batch)
         self.totals["batches"] += 1
-        self.totals["records"] += batch.seen
+        self.totals["records"] += batch.question.seen
         self.totals.update(batch.outcome.tally)
         before = batch.identity.sequence - 1
         owned.applying = self._aside(owned).submit(self._apply, owned, batch.identity, before, batch.outcome.writes)

@@ -20,6 +20,7 @@ from processor.core.step import (
     Raw,
     Terms,
     advanced,
+    apart,
     decode,
     due_slot,
     step,
@@ -86,7 +87,7 @@ class Replay:
         raws = self._raws(REQUESTS, self._topics.requests, record.requests)
         raws += self._raws(FEEDBACK, self._topics.feedback, record.feedback)
         poison = {(source, offset) for source, offset in record.poison}
-        asked = decode(raws, self.number, self._partitions, record.now, self._terms, poison)
+        asked = decode(*apart(raws), self.number, self._partitions, record.now, self._terms, poison)
         due = due_slot(record.clock, self._terms.slot)
         view = self.mirror.look_up(self.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH)
         entries = dict(zip(asked.ids, view.entries, strict=True))

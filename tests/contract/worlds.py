@@ -16,8 +16,15 @@ T = TypeVar("T")
 
 
 def flat(pieces: Iterable[Piece]) -> list[Record]:
-    """What a poll brought, record by record."""
-    return [record for piece in pieces for record in piece.records]
+    """What a poll brought, record by record; each says where it is from, as ``named`` has it."""
+    found = [(at, raw) for at, raws in pieces for raw in raws]
+    assert [raw.source for _, raw in found] == [f"as {at.topic}" for at, _ in found]
+    return [Record(*at, raw.offset, raw.timestamp, raw.key, raw.value, raw.headers) for at, raw in found]
+
+
+def named(topics: Iterable[str]) -> dict[str, str]:
+    """The inputs of a group."""
+    return {topic: f"as {topic}" for topic in topics}
 
 
 class World(Protocol):
@@ -47,7 +54,7 @@ class MemoryWorld:
             self.broker.create_topic(name, number)
 
     def input(self, instance: str, group: str, topics: Sequence[str], listener: Listener) -> MemoryInput:
-        return MemoryInput(self.broker, instance, group, topics, listener)
+        return MemoryInput(self.broker, instance, group, named(topics), listener)
 
     def output(self, instance: str) -> MemoryOutput:
         return MemoryOutput(self.broker, instance)

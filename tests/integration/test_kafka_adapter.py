@@ -25,7 +25,7 @@ from processor.adapters.log import (
     Unknown,
 )
 from processor.core.partitioning import partition_of
-from tests.contract.worlds import flat
+from tests.contract.worlds import flat, named
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import SESSION, KafkaWorld
 
@@ -242,7 +242,7 @@ def test_two_members_own_the_same_partitions_of_both_inputs(broker: Broker, worl
     properties = world.properties | ({} if protocol == "consumer" else SESSION)
     heard = [Heard(), Heard()]
     members = [
-        KafkaInput(properties, "g-" + names[0], f"i{i}", names, each, protocol=protocol)  # type: ignore[arg-type]
+        KafkaInput(properties, "g-" + names[0], f"i{i}", named(names), each, protocol=protocol)  # type: ignore[arg-type]
         for i, each in enumerate(heard)
     ]
     try:
@@ -302,13 +302,15 @@ def test_partitions_are_those_of_java(world: KafkaWorld) -> None:
 )
 def test_consumer_properties_that_break_the_protocol_are_refused(name: str, value: str | bool) -> None:
     with pytest.raises(Stop, match=name):
-        KafkaInput({"bootstrap.servers": "127.0.0.1:1", name: value}, "g", "i", ["t"], Heard())
+        KafkaInput({"bootstrap.servers": "127.0.0.1:1", name: value}, "g", "i", named(["t"]), Heard())
 
 
 @pytest.mark.parametrize("name", ["session.timeout.ms", "partition.assignment.strategy"])
 def test_under_the_consumer_protocol_the_broker_decides(name: str) -> None:
     with pytest.raises(Stop, match=name):
-        KafkaInput({"bootstrap.servers": "127.0.0.1:1", name: "range"}, "g", "i", ["t"], Heard(), protocol="consumer")
+        KafkaInput(
+            {"bootstrap.servers": "127.0.0.1:1", name: "range"}, "g", "i", named(["t"]), Heard(), protocol="consumer"
+        )
 
 
 @pytest.mark.parametrize(
@@ -366,7 +368,7 @@ def test_a_record_larger_than_the_topic_allows_stops(world: KafkaWorld, topic: s
 
 def test_committed_waits_for_an_open_transaction(world: KafkaWorld, topic: str) -> None:
     at, heard = At(topic, 0), Heard()
-    asking = KafkaInput(world.properties, "g-" + topic, "asks", [topic], heard, request_timeout=1.0)
+    asking = KafkaInput(world.properties, "g-" + topic, "asks", named([topic]), heard, request_timeout=1.0)
     poll_until(lambda: heard.owned, asking)
     output = world.output("one-" + topic)
     output.open()

@@ -151,7 +151,7 @@ class Running:
     def start(self, config: Config) -> None:
         self.worker = Worker(
             topics=self.topics,
-            make_input=lambda listener: MemoryInput(self.broker, "one", GROUP, self.topics.inputs, listener),
+            make_input=lambda listener: MemoryInput(self.broker, "one", GROUP, self.topics.sources, listener),
             make_output=lambda: MemoryOutput(self.broker, "one"),
             reader=MemoryReader(self.broker),
             store=self.store,

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
 from processor.adapters.kafka_admin import Topic, create_topics
 from processor.adapters.log import At, Listener
+from tests.contract.worlds import named
 
 # Short, because a static member that leaves is missed only when its session ends.
 SESSION = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 300}
@@ -32,7 +33,7 @@ class KafkaWorld:
         create_topics(self.properties, [Topic(name, count) for name, count in partitions.items()])
 
     def input(self, instance: str, group: str, topics: Sequence[str], listener: Listener) -> KafkaInput:
-        return self._kept(KafkaInput({**self.properties, **SESSION}, group, instance, topics, listener))
+        return self._kept(KafkaInput({**self.properties, **SESSION}, group, instance, named(topics), listener))
 
     def output(self, instance: str) -> KafkaOutput:
         timeout = self._transaction_timeout_ms

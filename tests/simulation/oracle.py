@@ -21,6 +21,7 @@ from processor.core.step import (
     Raw,
     Terms,
     advanced,
+    apart,
     decode,
     due_slot,
     step,
@@ -129,7 +130,7 @@ class Oracle:
             raws += self._raws(source, At(topic, partition.number), part)
             positions[topic] = part.next
         poison = {(source, offset) for source, offset in record.poison}
-        asked = decode(raws, partition.number, self.partitions, record.now, self.terms, poison)
+        asked = decode(*apart(raws), partition.number, self.partitions, record.now, self.terms, poison)
         view = mirror.look_up(
             partition.number, TOKEN, asked.ids, due_slot(record.clock, self.terms.slot), SLOTS_PER_BATCH
         )

@@ -251,7 +251,7 @@ class World:
                     worker.acknowledge(tenant.name, alert.number)
 
     def make_input(self, name: str, listener: Worker) -> Input:
-        return MemoryInput(self.broker, name, GROUP, TOPICS.inputs, listener)
+        return MemoryInput(self.broker, name, GROUP, TOPICS.sources, listener)
 
     def make_output(self, name: str) -> Output:
         return MemoryOutput(self.broker, name)

@@ -32,6 +32,7 @@ from processor.core.step import (
     Raw,
     Terms,
     advanced,
+    apart,
     decode,
     due_slot,
     steps,
@@ -88,7 +89,7 @@ class Lane:
             at = -1 if self._rng.random() < 0.05 else event.at
             raws.append(Raw(event.role, self.offsets[event.role], at, event.tenant.encode(), event.value))
             self.offsets[event.role] += 1
-        asked = decode(raws, 0, 1, clock, self._terms, set())
+        asked = decode(*apart(raws), 0, 1, clock, self._terms, set())
         tenants = Counter(event.tenant for _, event, _ in asked.requests)
         self.busiest = max(self.busiest, *tenants.values(), 0)
         seen = [alert for alert in self.open if self._rng.random() < 0.5]

@@ -411,7 +411,7 @@ class Stream:
         self.codec = made
         self.worker = Worker(
             topics=self.topics,
-            make_input=lambda listener: MemoryInput(self.broker, "a", "g", self.topics.inputs, listener),
+            make_input=lambda listener: MemoryInput(self.broker, "a", "g", self.topics.sources, listener),
             make_output=lambda: MemoryOutput(self.broker, "a"),
             reader=MemoryReader(self.broker),
             store=MemoryStore(),

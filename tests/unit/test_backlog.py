@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from processor.adapters.log import At, Record
+from processor.adapters.log import At
+from processor.core.batch import REQUESTS, Raw
 from processor.runtime import config as configuration
 from processor.runtime.held import Held, takeable
 from processor.runtime.owned import Pace
@@ -188,7 +189,7 @@ def test_what_is_held_back_is_left_by_a_stop_and_read_again() -> None:
 def held(*times: int, now: int = 1_000) -> Held:
     found = Held(0)
     if times:
-        found.add([Record("t", 0, offset, time, None, None) for offset, time in enumerate(times)], now)
+        found.add([Raw(REQUESTS, offset, time, None, None) for offset, time in enumerate(times)], now)
     return found
 
 
@@ -228,7 +229,7 @@ def test_an_input_remembers_the_time_of_what_was_let_go() -> None:
 
 def test_records_that_were_read_before_are_passed_over() -> None:
     one = held(5, 6)
-    one.add([Record("t", 0, offset, 7, None, None) for offset in (0, 1, 2)], 1_000)
-    one.add([Record("t", 0, 1, 7, None, None)], 1_000)
+    one.add([Raw(REQUESTS, offset, 7, None, None) for offset in (0, 1, 2)], 1_000)
+    one.add([Raw(REQUESTS, 1, 7, None, None)], 1_000)
     assert [record.offset for record in one.records] == [0, 1, 2]
     assert one.latest == [5, 6, 7]

@@ -17,11 +17,12 @@ from processor.adapters import kafka_runs
 from processor.adapters.log import At, Piece
 from processor.core import compiled
 from processor.core.advice import Advice, contents
-from processor.core.batch import FEEDBACK, REQUESTS, Asked, Raw, Terms, _Reading, decode, hashes_of
+from processor.core.batch import FEEDBACK, REQUESTS, Asked, Made, Raw, Terms, _Reading, apart, decode, hashes_of
 from processor.core.draws import plain_digests
 from processor.core.entry import Pending, Settled
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
 from processor.core.journal import plain_record_hashes, record_hash
+from processor.core.step import plain_by_tenant
 from processor.core.writes import in_order, plain_packed_entries
 from tests.fuzz_decoder import damaged
 
@@ -134,7 +135,7 @@ def test_what_cannot_be_written_is_refused() -> None:
 
 
 def outcome(raws: list[Raw], limits: Limits, partitions: int) -> tuple[object, ...]:
-    asked = decode(raws, 0, partitions, 2_000, Terms(limits, lambda name: None, 1_000, 60_000), set())
+    asked = decode(*apart(raws), 0, partitions, 2_000, Terms(limits, lambda name: None, 1_000, 60_000), set())
     return (
         [(raw.offset, _said(event), key) for raw, event, key in asked.requests],
         [(raw.offset, event, key) for raw, event, key in asked.feedback],
@@ -209,7 +210,7 @@ def test_plain_events_are_read_without_the_plain_version() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("processor.core.batch.request_reader", lambda limits: pytest.fail)
         patch.setattr("processor.core.batch.feedback_reader", lambda limits: pytest.fail)
-        asked: Asked = decode(raws_of(list(VALID.items())), 0, 1, 2_000, TERMS, set())
+        asked: Asked = decode(*apart(raws_of(list(VALID.items()))), 0, 1, 2_000, TERMS, set())
     assert [type(event) for _, event, _ in (*asked.requests, *asked.feedback)] == [RequestEvent, FeedbackEvent]
 
 
@@ -247,7 +248,8 @@ def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
     found = []
     for runs in (kafka_runs.runs, kafka_runs.plain_runs):
         after = dict(positions)
-        found.append(([one if isinstance(one, Piece) else id(one) for one in runs(fetched, after)], after))
+        brought = runs(fetched, after, {"requests": REQUESTS, "feedback": FEEDBACK})
+        found.append(([one if isinstance(one, Piece) else id(one) for one in brought], after))
     assert found[0] == found[1]
 
 
@@ -256,7 +258,31 @@ def test_what_is_refused_is_let_go_with_its_batch() -> None:
     gc.collect()
     gc.disable()
     try:
-        decode(raws_of([(bad.kind, bad.value) for bad in BAD_EVENTS[:20]]), 0, 1, 2_000, TERMS, set())
+        decode(*apart(raws_of([(bad.kind, bad.value) for bad in BAD_EVENTS[:20]])), 0, 1, 2_000, TERMS, set())
         assert not [one for one in gc.get_objects() if isinstance(one, _Reading)]
     finally:
         gc.enable()
+
+
+# Requests in turn
+
+
+@given(st.integers(0, 2**32))
+def test_requests_are_sorted_like_plainly(seed: int) -> None:
+    rng = random.Random(seed)
+    read = [
+        (
+            Raw(REQUESTS, offset, 7, b"t", b"{}", (("trace", b"1"),) if rng.random() < 0.5 else ()),
+            SimpleNamespace(tenant=rng.choice("abc")),
+            bytes([rng.randrange(9)]),
+        )
+        for offset in rng.sample(range(1_000), rng.randrange(30))
+    ]
+    requests: Any = read[: len(read) // 2]
+    labels: Any = read[len(read) // 2 :]
+    assert list(compiled.by_tenant(read).items()) == list(plain_by_tenant(read).items())  # type: ignore[arg-type]
+    assert compiled.ids(requests, labels) == list(dict.fromkeys(key for _, _, key in read))
+    values = {raw.offset: b"%d" % raw.offset for raw, _, _ in read if rng.random() < 0.8}
+    assert compiled.decisions_in_order(requests, values, Made) == [
+        Made(event.tenant, values[raw.offset], raw.headers) for raw, event, _ in requests if raw.offset in values
+    ]

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from processor.adapters.kafka_input import KafkaInput
 from processor.adapters.log import At
+from processor.core.batch import FEEDBACK, REQUESTS
 
 HERE, THERE = At("requests", 0), At("feedback", 0)
 
@@ -50,6 +51,7 @@ def reading() -> KafkaInput:
     """Both partitions started at their beginning."""
     made = KafkaInput.__new__(KafkaInput)
     made._next, made._at_end = {HERE: 0, THERE: 0}, set()
+    made._sources = {"requests": REQUESTS, "feedback": FEEDBACK}
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from processor.adapters.log import At, Committed, Fenced, Membership, Record, Retry, Rewind, Stop, Unknown
 from processor.adapters.memory_broker import MemoryBroker
 from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
-from tests.contract.worlds import Diary, flat
+from tests.contract.worlds import Diary, flat, named
 
 IN, LABELS, OUT, LOG = At("in", 0), At("labels", 0), At("out", 0), At("log", 0)
 GROUP = "group"
@@ -24,7 +24,7 @@ def new_broker(manual_markers: bool = False) -> MemoryBroker:
 
 def member(broker: MemoryBroker, instance: str, polls: int = 0) -> tuple[MemoryInput, Diary]:
     diary = Diary()
-    made = MemoryInput(broker, instance, GROUP, ["in", "labels"], diary)
+    made = MemoryInput(broker, instance, GROUP, named(["in", "labels"]), diary)
     poll(made, times=polls)
     return made, diary
 
@@ -416,7 +416,7 @@ def test_a_member_that_leaves_is_told_revoked_if_it_still_was_one_and_else_lost(
 
 def test_a_missing_topic_is_named_when_joining() -> None:
     with pytest.raises(Stop, match='"nowhere"'):
-        poll(MemoryInput(new_broker(), "a", GROUP, ["nowhere"], Diary()))
+        poll(MemoryInput(new_broker(), "a", GROUP, named(["nowhere"]), Diary()))
 
 
 # faults

@@ -22,7 +22,7 @@ from processor.core.journal import ChangelogRecord, JournalRecord, Range, change
 from processor.core.learner import IN_FORCE
 from processor.core.partition import Partition, partition_from_fields
 from processor.core.settings import Policy, Settings
-from processor.core.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, decode, due_slot, step
+from processor.core.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, apart, decode, due_slot, step
 from processor.core.tenant import TenantRules
 from processor.core.writes import SetEntry, unpack
 from processor.runtime.faults import step_around_faults
@@ -73,7 +73,7 @@ class Bench:
 
     def batch(self, *raws: Raw, clock: int = 1_000, acknowledged: Sequence[tuple[str, int]] = ()) -> Outcome:
         ordered = sorted(raws, key=lambda raw: (raw.source != REQUESTS, raw.offset))
-        asked = decode(ordered, 0, 1, clock, self.terms, set())
+        asked = decode(*apart(ordered), 0, 1, clock, self.terms, set())
         view = self.store.look_up(0, TOKEN, asked.ids, due_slot(clock, self.terms.slot), 16)
         entries = dict(zip(asked.ids, view.entries, strict=True))
         outcome = step(self.partition, asked, entries, view.slabs, clock, self.terms, acknowledged)
@@ -236,7 +236,7 @@ def test_limits_hold() -> None:
 def test_a_record_marked_as_poison_is_an_internal_dead_letter() -> None:
     bench = Bench()
     raw = bench.request()
-    asked = decode([raw], 0, 1, 1_000, bench.terms, {(REQUESTS, raw.offset)})
+    asked = decode(*apart([raw]), 0, 1, 1_000, bench.terms, {(REQUESTS, raw.offset)})
     assert [letter.reason for letter in asked.refused] == [Reason.INTERNAL]
 
 
@@ -244,7 +244,7 @@ def test_stepping_changes_nothing_that_was_there() -> None:
     bench = Bench()
     bench.batch(*(bench.request(str(i)) for i in range(5)))
     before = bench.partition.tenants["t"].learner.encode()
-    asked = decode([bench.label("1"), bench.request("9")], 0, 1, 1_000, bench.terms, set())
+    asked = decode(*apart([bench.label("1"), bench.request("9")]), 0, 1, 1_000, bench.terms, set())
     view = bench.store.look_up(0, TOKEN, asked.ids, 0, 16)
     entries = dict(zip(asked.ids, view.entries, strict=True))
     first = step(bench.partition, asked, entries, {}, 1_000, bench.terms)
@@ -329,7 +329,7 @@ def test_a_decision_waits_from_its_own_time_on_even_if_the_clock_is_behind() -> 
     bench = Bench()
     raw = bench.request()
     late = Raw(raw.source, raw.offset, 50 * HOUR, raw.key, raw.value)
-    asked = decode([late], 0, 1, 50 * HOUR, bench.terms, set())
+    asked = decode(*apart([late]), 0, 1, 50 * HOUR, bench.terms, set())
     outcome = step(bench.partition, asked, dict.fromkeys(asked.ids), {}, 1_000, bench.terms)
     entry = decode_entry(next(w.value for w in unpack(outcome.writes) if isinstance(w, SetEntry)))
     assert isinstance(entry, Pending)
@@ -347,10 +347,10 @@ def test_a_record_that_breaks_the_step_is_found_and_the_others_go_on() -> None:
 
     terms = Terms(Limits(), rules_for, HOUR, slot=HOUR)
     raws = [bench.request(str(i), tenant="boom" if i in (3, 7) else "t") for i in range(10)]
-    asked = decode(raws, 0, 1, 1_000, terms, set())
+    asked = decode(*apart(raws), 0, 1, 1_000, terms, set())
     reported: list[Exception] = []
     outcome, poison = step_around_faults(
-        bench.partition, raws, asked, dict.fromkeys(asked.ids), {}, 1_000, 1_000, terms, reported.append
+        bench.partition, apart(raws), asked, dict.fromkeys(asked.ids), {}, 1_000, 1_000, terms, reported.append
     )
     assert poison == {(REQUESTS, 4), (REQUESTS, 8)}
     assert len(outcome.decisions) == 8

@@ -6,10 +6,10 @@ not built (they need a C compiler when the package is installed). They import no
 
 try:
     from .hashes import contents, digests, hashes_as_received, record_hashes
-    from .joining import first_look, match
+    from .joining import by_tenant, first_look, ids, match
     from .reading import Reader, put_together
     from .watching import observe
-    from .writing import columns, joined_ids, packed_entries, written_decisions
+    from .writing import columns, decisions_in_order, joined_ids, packed_entries, written_decisions
 except ModuleNotFoundError:
     BUILT = False
 else:
@@ -24,11 +24,14 @@ __all__ = [
     "BUILT",
     "REMEDY",
     "Reader",
+    "by_tenant",
     "columns",
     "contents",
+    "decisions_in_order",
     "digests",
     "first_look",
     "hashes_as_received",
+    "ids",
     "joined_ids",
     "match",
     "observe",

@@ -1,4 +1,4 @@
-"""Labels are matched with their decisions. The plain versions are in ``core.step``."""
+"""Records find what belongs to them. The plain versions are in ``core.step`` and ``core.batch``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
@@ -92,3 +92,29 @@ def first_look(chunk, dict changed, before):
         labels.add(advice.labels)
         count += 1
     return new and len(keys) == count, panels, labels
+
+
+def ids(list requests, list feedback):
+    """The ids of the entries that records need, each once."""
+    cdef dict found = {}
+    cdef tuple each
+    for each in requests:
+        found[each[2]] = None
+    for each in feedback:
+        found[each[2]] = None
+    return list(found)
+
+
+def by_tenant(requests):
+    """Records of each tenant, in their order."""
+    cdef dict found = {}
+    cdef tuple each
+    cdef PyObject *known
+    for each in requests:
+        tenant = each[1].tenant
+        known = PyDict_GetItem(found, tenant)
+        if known == NULL:
+            found[tenant] = [each]
+        else:
+            (<list>known).append(each)
+    return found

@@ -1,7 +1,7 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from processor.core.advice import Advice
-from processor.core.batch import Raw, Read
+from processor.core.batch import Made, Raw, Read
 from processor.core.decision_writer import Choice
 from processor.core.events import RequestEvent
 from processor.core.exact import Ints, Parts
@@ -9,6 +9,9 @@ from processor.core.exact import Ints, Parts
 def columns(
     cases: list[Read[RequestEvent]],
 ) -> tuple[list[Raw], list[bytes], list[str], list[Advice], list[bytes]]: ...
+def decisions_in_order(
+    requests: Iterable[Read[RequestEvent]], values: dict[int, bytes], decision: type[Made]
+) -> list[Made]: ...
 def joined_ids(ids: list[bytes]) -> bytes: ...
 def packed_entries(entries: dict[bytes, bytes | None]) -> bytes: ...
 def written_decisions(

@@ -1,7 +1,7 @@
 """What a batch writes, put together. The plain versions are in ``core.writes`` and ``core.decision_writer``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Next
+from cpython.dict cimport PyDict_GetItem, PyDict_Next
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -164,6 +164,19 @@ def columns(list cases):
         advice.append(event.advice)
         contexts.append(event.context)
     return raws, keys, ids, advice, contexts
+
+
+def decisions_in_order(requests, dict values, decision):
+    """Decisions of this class in the order of their requests; ``values`` are by the offsets of these."""
+    cdef list found = []
+    cdef tuple each
+    cdef PyObject *value
+    for each in requests:
+        raw = each[0]
+        value = PyDict_GetItem(values, raw.offset)
+        if value != NULL:
+            found.append(decision(each[1].tenant, <object>value, raw.headers))
+    return found
 
 
 cdef class _Line:
