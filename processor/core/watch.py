@@ -5,7 +5,7 @@ What an alert says, and what it does not, is in ``docs/alerts.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -110,23 +110,24 @@ class Watch:
                 other._own(index).restart(settings, other.share(index + 1))
         return other
 
-    def observe(self, labels: Iterable[tuple[int, int, bool, int]]) -> list[Change]:
+    def observe(self, labels: Sequence[tuple[int, int, bool, int]]) -> list[Change]:
         """Take labels in their order: number of the true label, of the group, decided wrongly, time (ms)."""
         changes: list[Change] = []
         if compiled.BUILT:
-            compiled.observe(labels, self._labels, self._count, partial(self._judge, changes=changes))
+            count = partial(self._count, more=len(labels))
+            compiled.observe(labels, self._labels, count, partial(self._judge, changes=changes))
         else:
             self._observe_plainly(labels, changes)
         return changes
 
-    def _observe_plainly(self, labels: Iterable[tuple[int, int, bool, int]], changes: list[Change]) -> None:
+    def _observe_plainly(self, labels: Sequence[tuple[int, int, bool, int]], changes: list[Change]) -> None:
         counts = self._labels
         tested: dict[Cell, list[tuple[Stream, bool]]] = {}
         for label, group, wrong, at in labels:
             cell = (label, group)
             mine = tested.get(cell)
             if mine is None:
-                mine = self._count(cell, at, tested)
+                mine = self._count(cell, at, tested, len(labels))
             else:
                 counts[cell] += 1
             for stream, of_b in mine:  # what ``Stream.take`` does, without its call
@@ -141,10 +142,13 @@ class Watch:
                     if stream.n_b and stream.bet(at):
                         self._judge(stream, at, changes)
 
-    def _count(self, cell: Cell, at: int, tested: dict[Cell, list[tuple[Stream, bool]]]) -> list[tuple[Stream, bool]]:
+    def _count(
+        self, cell: Cell, at: int, tested: dict[Cell, list[tuple[Stream, bool]]], more: int
+    ) -> list[tuple[Stream, bool]]:
         """Count a label and give the streams of its cell that take it, and whether its group is the second one there.
 
-        Once these are all that the cell has, they are noted as ``tested``: the next label finds them there.
+        Once these are all that the cell has, they are noted as ``tested``: the next label finds them there. So are
+        none, if the cell will not have learnt enough when ``more`` labels have come.
         """
         count = self._labels[cell] = self._labels.get(cell, 0) + 1
         if count == 1:
@@ -157,7 +161,7 @@ class Watch:
                 found.append((self._own(index), of_b))
             elif count >= learning and self._has_learnt(self._streams[index]):
                 self._own(index).begin(at)
-        if len(found) == len(places):
+        if len(found) == len(places) or (not found and count + more < learning):
             tested[cell] = found
         return found
 

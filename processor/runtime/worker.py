@@ -7,7 +7,7 @@ records are read: a batch is stepped when the answer to the apply before it is k
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from operator import attrgetter
@@ -324,12 +324,22 @@ class Worker:
         return bool(owned.acknowledged) or now - owned.idle_at >= min(self.terms.slot, 1_000)
 
     def _commit(self, due: Sequence[Owned]) -> bool:
-        # All are asked before the first is worked out, so that the store works on the others meanwhile.
-        questions = [question for owned in due if (question := self._ask(owned)) is not None]
-        committed = self._transaction(questions)
+        committed = self._transaction(self._questions(due))
         for batch in committed:
             self._settle(batch)
         return bool(committed)
+
+    def _questions(self, due: Iterable[Owned]) -> Iterator[Question]:
+        """Some ahead, so that the store works on these while the batch before them is worked out; not all of a large
+        transaction, which would have left the processor's cache before its turn comes."""
+        ahead: deque[Question] = deque()
+        for owned in due:
+            question = self._ask(owned)
+            if question is not None:
+                ahead.append(question)
+            if sum(one.seen for one in ahead) - (ahead[0].seen if ahead else 0) >= self.pace.most_records:
+                yield ahead.popleft()
+        yield from ahead
 
     def _ask(self, owned: Owned) -> Question | None:
         """Decode a batch and ask the store for what it needs."""
