@@ -166,7 +166,10 @@ def gap_over_time(points: Ints, curves: Mapping[str, Floats], title: str, legend
         axis.set(title=f"{what} so far, {title}", xlabel="rounds (log scale)", xscale="log")
         axis.set_ylim(bottom=0)
     axes[0].set_ylabel("difference between the groups")
-    axes[1].legend(fontsize=9, title=legend, title_fontsize=8)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=len(names), fontsize=9, title=legend, title_fontsize=9
+    )
     return figure
 
 
