@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from itertools import islice
 from operator import attrgetter
 
 from processor.adapters.codec import Codec, in_json
@@ -334,10 +335,9 @@ class Worker:
         transaction, which would have left the processor's cache before its turn comes."""
         ahead: deque[Question] = deque()
         for owned in due:
-            question = self._ask(owned)
-            if question is not None:
+            if (question := self._ask(owned)) is not None:
                 ahead.append(question)
-            if sum(one.seen for one in ahead) - (ahead[0].seen if ahead else 0) >= self.pace.most_records:
+            if sum(one.seen for one in islice(ahead, 1, None)) >= self.pace.most_records:
                 yield ahead.popleft()
         yield from ahead
 
