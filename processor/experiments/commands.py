@@ -104,7 +104,9 @@ def delay(
 @app.command()
 def stress(
     runs: Runs = 50,
-    rounds: Rounds = 10_000,
+    rounds: Annotated[
+        int, typer.Option(min=5_000, help="Cases decided in each repetition; from the middle on some things change.")
+    ] = 10_000,
     seed: Seed = 1,
     figures: Folder = FIGURES,
     json: Json = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan, nan
 
 import msgspec
 import numpy as np
@@ -15,25 +16,28 @@ from .simulate import Run
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Mean and standard deviation over runs."""
+    """Mean and standard deviation over the runs that have such cases; NaN if none has."""
 
     mean: float
     std: float
 
     @classmethod
     def of(cls, values: Floats) -> Figure:
-        return cls(float(np.nanmean(values)), float(np.nanstd(values)))
+        known = values[~np.isnan(values)]
+        return cls(float(known.mean()), float(known.std())) if len(known) else cls(nan, nan)
 
     def __format__(self, _: str) -> str:
         return f"{short(self.mean)} ± {short(self.std)}"
 
 
 def short(figure: float) -> str:
-    """A rate as tables show it.
+    """A rate as tables show it; without cases there is none.
 
-    >>> short(0.0123), short(-0.5)
-    ('.012', '−.500')
+    >>> short(0.0123), short(-0.5), short(float("nan"))
+    ('.012', '−.500', '–')
     """
+    if isnan(figure):
+        return "–"
     sign = "−" if figure < 0 else ""
     return sign + f"{abs(figure):.3f}".removeprefix("0")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from typer.testing import CliRunner
 from processor.cli import app
 from processor.core import ABSENT, InvalidInput, Learner, Policy, Request, Settings, rule_of
 from processor.experiments import figures, lineup
+from processor.experiments.abstention import long_run, patterns, uniform_fallback
 from processor.experiments.scores import score
 from processor.experiments.simulate import PositiveOnly, blocks, run_draws, simulate
-from processor.experiments.stress import skewed_experts, uniform_fallback
+from processor.experiments.stress import abstaining, skewed_experts
 from producers.delays import NEVER, Delay
 from producers.synthetic import Cases, Population, one_cell_experts, paper_population
 
@@ -83,7 +83,7 @@ def test_what_is_not_seen_biases_a_naive_learner() -> None:
 
 
 def test_an_absent_expert_is_replaced_by_the_next_best_and_not_by_anybody(uniforms: np.ndarray) -> None:
-    cases = replace(paper_population(mu_b=0.3), abstain=0.2).draw(np.random.default_rng(6), RUNS, ROUNDS)
+    cases = abstaining().draw(np.random.default_rng(6), RUNS, ROUNDS)
     shipped, anybody = (
         score(cases, simulate(cases, lineup.MIXTURE, uniforms, make_rule=make)) for make in (rule_of, uniform_fallback)
     )
@@ -91,6 +91,28 @@ def test_an_absent_expert_is_replaced_by_the_next_best_and_not_by_anybody(unifor
     assert anybody.loss.mean() == pytest.approx(0.222, abs=0.005)
     in_a, in_b = anybody.rate.mean(axis=0)[:, 0] - shipped.rate.mean(axis=0)[:, 0]
     assert in_a > in_b + 0.015 > 0.015
+
+
+def test_where_abstention_settles_is_what_one_works_out_by_hand() -> None:
+    # Group A relies on the expert that is perfect on (A, +). That one is absent in a fifth of the cases; then (A, −) is
+    # asked, wrong in half of the positive cases, or, in a 25th of all cases, one that tosses a coin on everything.
+    negatives, positives = 0.8 * 0.5 + 0.16 * 0.0 + 0.04 * 0.5, 0.8 * 0.0 + 0.16 * 0.5 + 0.04 * 0.5
+    by_weights = long_run(abstaining(), lineup.MIXTURE)
+    assert by_weights.rates[0] == pytest.approx([negatives, positives], abs=5e-4)
+    assert max(by_weights.gaps) < 0.01
+    # Asking those present alike makes false positives of a third of these cases, whichever of the three are there. In
+    # group B (B, −) has a small share and still stands in, so that only group A pays.
+    alike = long_run(abstaining(), lineup.MIXTURE, uniform_fallback)
+    assert alike.rates[0] == pytest.approx([0.8 * 0.5 + 0.2 / 3, positives], abs=5e-4)
+    assert alike.rates[1] == by_weights.rates[1]
+    assert alike.loss - by_weights.loss == pytest.approx(0.9 * 0.3 * (alike.rates[0][0] - by_weights.rates[0][0]))
+
+
+def test_every_pattern_of_absence_is_counted_and_somebody_is_always_present() -> None:
+    found = patterns(4, 0.2)
+    assert sum(likely for _, likely in found) == pytest.approx(1)
+    assert len(found) == 15
+    assert all(who.any() for who, _ in found)
 
 
 def test_blocks_cover_every_round_once_and_start_small() -> None:
