@@ -47,7 +47,9 @@ class Embedded:
         quiet = 0
         while quiet < 3:
             moved = self.worker.run_once(0.0)
-            behind = not self.worker.ready or any(self.worker.has_lag(owned) for owned in self.worker.owned.values())
+            behind = not self.worker.ready or any(
+                self.worker.intake.has_lag(owned) for owned in self.worker.owned.values()
+            )
             quiet = 0 if moved or behind else quiet + 1
             if behind and not moved:
                 time.sleep(0.001)

@@ -59,7 +59,7 @@ def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> 
     partition = owned.partition
     still = (now - owned.progress_at) / 1_000
     state = "broken" if owned.breaker.open else "ready" if owned.ready else "recovering"
-    if state != "broken" and still > stall_seconds and worker.has_lag(owned):
+    if state != "broken" and still > stall_seconds and worker.intake.has_lag(owned):
         state = "stalled"
     return PartitionStatus(
         number=owned.number,

@@ -3,65 +3,35 @@
 A transaction is opened and closed between two polls, and rebalances are served inside polls only, so no transaction is
 ever open when partitions change hands. One thread; the store may be asked and told beside it, in order, while the next
 records are read: a batch is stepped when the answer to the apply before it is known to be good.
+
+``intake`` says what a batch takes and what time it is, ``transactions`` commits it, ``recovery`` finds the state again.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import islice
-from operator import attrgetter
 
-from processor.adapters.codec import Codec, in_json
-from processor.adapters.log import (
-    At,
-    Committed,
-    Fenced,
-    Input,
-    LogError,
-    Membership,
-    Output,
-    Piece,
-    Reader,
-    Retry,
-    Rewind,
-    Stop,
-    Unknown,
-)
+from processor.adapters.codec import Codec
+from processor.adapters.log import At, Fenced, Input, LogError, Membership, Output, Reader, Retry, Stop
 from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
 from processor.core.identity import Identity
 from processor.core.partition import Partition
-from processor.core.step import (
-    SLOTS_PER_BATCH,
-    Asked,
-    Outcome,
-    Raw,
-    Terms,
-    advanced,
-    decode,
-    due_slot,
-)
+from processor.core.step import SLOTS_PER_BATCH, Asked, Outcome, Terms, advanced, decode, due_slot
 
 from .aside import Inline
 from .batches import Batch, Question, digests_of, ranges_of
 from .faults import step_around_faults
-from .held import Held, takeable
+from .held import Held
+from .intake import TIMESTAMP, Intake
 from .latencies import Latencies
 from .owned import Owned, Pace
-from .publish import publish, record
 from .recovery import Recovery, Topics
+from .transactions import Fate, Transactions
 
 __all__ = ["Owned", "Pace", "Worker"]
-
-MOST_RECORDS = 40_000
-"""of one input in a batch: the hashes of more would not fit into the journal"""
-FULL_BUFFERS = 2
-"""An input of a partition is paused once it holds this many batches."""
-FEW = 20
-"""An input of which no more than this part of a batch is left to be read has caught up."""
-
-TIMESTAMP = attrgetter("timestamp")
 
 
 class Worker:
@@ -99,23 +69,20 @@ class Worker:
         self.totals: Counter[str] = Counter()
         self.latencies = Latencies()
         self._assigned: set[At] = set()
-        self._written: dict[At, int] = {}
-        self._make_output = make_output
-        self.output: Output | None = None
-        self._open_at = 0
-        self._polled_at = 0
         self._quiet = False
         self.input = make_input(self)
+        self.intake = Intake(topics, self.input, terms, pace, wall, tick, codec)
+        self.transactions = Transactions(topics, make_output, codec, tick, pace.retry_after // 10, self.totals)
         self.recovery = Recovery(topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex())
 
     # The loop
 
     def run_once(self, timeout: float = 0.05) -> bool:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
-        self._polled_at, self._quiet = self.wall(), False
+        self._quiet = False
         try:
-            pieces = self.input.poll(self._enough(), timeout)
-            self._take(pieces)
+            pieces = self.intake.poll(self._enough(), timeout)
+            self.intake.hold(pieces, self.owned)
             self._quiet = not pieces
         except (Retry, Fenced) as error:
             # What was lost the listener has been told; a broker that is away comes back.
@@ -123,17 +90,17 @@ class Worker:
             for owned in self.owned.values():
                 owned.trouble = str(error)
         committed = False
-        if self._open_output():
+        if self.transactions.open():
             self._hear_applied()
             self._recover()
             committed = self._commit_due()
-        self._throttle()
+        self.intake.throttle(self.owned.values(), self._enough())
         return committed
 
     def drain(self) -> None:
         """Commit what has been read and is not held back, for a graceful stop."""
         ready = [owned for owned in self.owned.values() if owned.ready]
-        self._look_ahead(ready)
+        self.intake.look_ahead(ready, self._enough())
         self._commit([owned for owned in ready if owned.takeable])
         self._await_applied(self.owned.values())
 
@@ -141,8 +108,7 @@ class Worker:
         self.input.close()
         for executor in (*self.aside, self.hashing):
             executor.shutdown()
-        if self.output is not None:
-            self.output.close()
+        self.transactions.close()
 
     @property
     def ready(self) -> bool:
@@ -168,12 +134,6 @@ class Worker:
                     owned.acknowledged.append((tenant, alert))
                 return known
         return False
-
-    def has_lag(self, owned: Owned) -> bool:
-        """Whether there is input this partition has not processed."""
-        return bool(owned.buffered) or any(
-            not self.input.ended(At(topic, owned.number)) for topic in self.topics.inputs
-        )
 
     # Rebalances, from inside poll
 
@@ -203,32 +163,7 @@ class Worker:
         """Unique per claim: a counter kept in the store could be lost with its tail, a generation repeats."""
         return self.entropy(16)
 
-    # Reading
-
-    def _able(self) -> list[Owned]:
-        """The partitions that may commit now."""
-        now = self.tick()
-        ready = [owned for owned in self.owned.values() if owned.ready and not owned.breaker.open]
-        return [owned for owned in ready if now >= owned.retry_at and self._knows_the_time(owned)]
-
-    def _take(self, pieces: Iterable[Piece]) -> None:
-        now = self.wall()
-        for at, records in pieces:
-            owned = self.owned.get(at.partition)
-            if owned is not None and owned.ready:
-                owned.held[at.topic].add(records, now)
-
-    def _throttle(self) -> None:
-        """Read no more of an input that holds plenty, because its partition cannot commit or the other input is far
-        behind; and read on, after what is held, when half of it is gone. Both are dear, so they must be rare."""
-        plenty = max(FULL_BUFFERS * self._enough(), self.pace.most_held)
-        for owned in self.owned.values():
-            for topic, held in owned.held.items():
-                if topic not in owned.paused and len(held) >= plenty:
-                    owned.paused.add(topic)
-                    self.input.pause([At(topic, owned.number)])
-                elif topic in owned.paused and 2 * len(held) < plenty:
-                    self._read_on(owned, topic)
+    # Recovery
 
     def _recover(self) -> None:
         for owned in list(self.owned.values()):
@@ -253,8 +188,7 @@ class Worker:
         owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
         owned.last_timestamp, owned.trouble = {}, ""
         owned.progress_at = self.tick()
-        for topic in self.topics.inputs:
-            self._read_on(owned, topic)
+        self.intake.start(owned)
         self.totals["recoveries"] += 1
         self.totals["batches_replayed"] += recovered.replayed
         self.notify(
@@ -266,16 +200,12 @@ class Worker:
             },
         )
 
-    def _read_on(self, owned: Owned, topic: str) -> None:
-        self.input.start(At(topic, owned.number), owned.held[topic].next)
-        owned.paused.discard(topic)
-
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
         owned.retry_at, owned.trouble = 0, why
         if self.owned.get(owned.number) is owned:
-            self.input.pause([At(topic, owned.number) for topic in self.topics.inputs])
+            self.intake.stop(owned)
 
     # Committing
 
@@ -285,32 +215,18 @@ class Worker:
         Waiting gathers records for one transaction. When none has come for a while there is nothing to wait for.
         """
         now, able = self.tick(), self._able()
-        self._look_ahead(able)
+        self.intake.look_ahead(able, self._enough())
         wait = 0 if self._quiet else self.pace.commit_interval
         waited = any(owned.takeable and now - owned.takeable_since >= wait for owned in able)
         if waited or sum(sum(owned.takeable.values()) for owned in able) >= self._enough():
             return self._commit([owned for owned in able if owned.takeable or self._idle_due(owned, now)])
         return self._commit([owned for owned in able if self._idle_due(owned, now)])
 
-    def _look_ahead(self, those: Iterable[Owned]) -> None:
-        """Work out what the next batch of each may take."""
-        most, now, present = min(self._enough(), MOST_RECORDS), self.tick(), self.wall() - self.pace.present
-        for owned in those:
-            requests, feedback = (owned.held[topic] for topic in self.topics.inputs)
-            caught_up = (
-                self._caught_up(owned, self.topics.requests, most // FEW),
-                self._caught_up(owned, self.topics.feedback, most // FEW),
-            )
-            counts = takeable(requests, feedback, most, caught_up, present)
-            owned.may_take(dict(zip(self.topics.inputs, counts, strict=True)), now)
-
-    def _caught_up(self, owned: Owned, topic: str, few: int) -> bool:
-        """Whether hardly anything of an input is left to be read. Under load its end itself is hardly ever heard."""
-        at = At(topic, owned.number)
-        if self.input.ended(at):
-            return True
-        left = self.input.lag(at, owned.held[topic].next)
-        return left is not None and left <= few
+    def _able(self) -> list[Owned]:
+        """The partitions that may commit now."""
+        now = self.tick()
+        ready = [owned for owned in self.owned.values() if owned.ready and not owned.breaker.open]
+        return [owned for owned in ready if now >= owned.retry_at and self.intake.knows_the_time(owned)]
 
     def _enough(self) -> int:
         """How many records make a transaction."""
@@ -325,10 +241,25 @@ class Worker:
         return bool(owned.acknowledged) or now - owned.idle_at >= min(self.terms.slot, 1_000)
 
     def _commit(self, due: Sequence[Owned]) -> bool:
-        committed = self._transaction(self._questions(due))
-        for batch in committed:
-            self._settle(batch)
-        return bool(committed)
+        """One transaction for all of these; True if anything was committed."""
+        ended = self.transactions.send(self._stepped(self._questions(due)))
+        again_at = self.tick() + self.pace.retry_after // 10
+        theirs = [batch.owned for batch in ended.batches]
+        match ended.fate:
+            case Fate.COMMITTED:
+                for batch in ended.batches:
+                    self._settle(batch)
+                return bool(ended.batches)
+            case Fate.ABORTED:
+                for owned in theirs:
+                    owned.retry_at, owned.trouble = again_at, ended.why
+            case Fate.UNKNOWN | Fate.FENCED:
+                for owned in theirs if ended.fate is Fate.UNKNOWN else list(self.owned.values()):
+                    self._forget(owned, ended.why)
+                    owned.retry_at = again_at
+        return False
+
+    # A batch, from question to answer
 
     def _questions(self, due: Iterable[Owned]) -> Iterator[Question]:
         """Some ahead, so that the store works on these while the batch before them is worked out; not all of a large
@@ -344,16 +275,16 @@ class Worker:
     def _ask(self, owned: Owned) -> Question | None:
         """Decode a batch and ask the store for what it needs."""
         assert owned.partition is not None
-        if not self._knows_the_time(owned):
+        if not self.intake.knows_the_time(owned):
             return None
         now = self.wall()
         owned.idle_at = self.tick()
         try:
-            taken = self._taken(owned)
+            taken = self.intake.taken(owned)
         except Retry as error:
             owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
             return None
-        clock = self._clock(owned, taken, now)
+        clock = self.intake.clock(owned, taken, now)
         ranges = self.hashing.submit(ranges_of, owned.positions, taken)
         requests, feedback = taken.values()
         asked = decode(requests, feedback, owned.number, owned.partition.partitions, now, self.terms, set())
@@ -415,42 +346,6 @@ class Worker:
         batch.page = page
         return batch
 
-    def _taken(self, owned: Owned) -> dict[str, list[Raw]]:
-        """The next records of each input."""
-        taken = {topic: owned.held[topic].records[: owned.takeable.get(topic, 0)] for topic in self.topics.inputs}
-        if self.codec is None:
-            return taken
-        return {topic: [in_json(raw, topic, self.codec) for raw in raws] for topic, raws in taken.items()}
-
-    def _knows_the_time(self, owned: Owned) -> bool:
-        """Whether every input has shown a record or its end since the recovery.
-
-        Before that the clock would be that of the last batch, or zero for a new partition: whatever is decided or
-        parked would be due as of then, and expire as soon as the clock catches up.
-        """
-        return all(
-            owned.held[topic] or topic in owned.last_timestamp or self.input.ended(At(topic, owned.number))
-            for topic in self.topics.inputs
-        )
-
-    def _clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
-        """The time of the slower input; the wall clock only where both have been read to their end.
-
-        The faster input's time would expire decisions whose labels still wait in the slower one.
-        """
-        assert owned.partition is not None
-        before = owned.partition.clock
-        latest = now + self.terms.max_future
-        times = []
-        for topic, raws in taken.items():
-            if raws:
-                owned.last_timestamp[topic] = min(max(map(TIMESTAMP, raws)), latest)
-            if len(raws) < len(owned.held[topic]) or not self.input.ended(At(topic, owned.number)):
-                times.append(owned.last_timestamp.get(topic, before))
-        # "Ended" was true when we last polled: a process that slept since must not take the present for that moment.
-        reached = min(times) if times else self._polled_at - self.pace.grace
-        return max(before, reached, 0)
-
     def _look_up(self, owned: Owned, ids: list[bytes], clock: int) -> View:
         return self.store.look_up(owned.number, owned.token, ids, due_slot(clock, self.terms.slot), SLOTS_PER_BATCH)
 
@@ -475,39 +370,6 @@ class Worker:
         digests = self.hashing.submit(digests_of, partition, outcome)
         return Batch(question, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
 
-    # The transaction
-
-    def _transaction(self, questions: Iterable[Question]) -> list[Batch]:
-        """The batches that are known to be committed. Each is sent while the next one is worked out."""
-        output = self.output
-        assert output is not None
-        batches: list[Batch] = []
-        try:
-            for batch in self._stepped(questions):
-                if not batches:
-                    output.begin()
-                publish(output, self.topics, batch, self.codec)
-                if batches:
-                    record(output, self.topics, batches[-1])  # later than it could be: now its hashes are known
-                batches.append(batch)
-            if batches:
-                record(output, self.topics, batches[-1])
-                self._send_offsets(output, batches)
-                self._written = output.commit()
-                self.totals["transactions"] += 1
-            return batches
-        except Unknown as error:
-            # Only the stable committed offsets can tell. A new producer settles what the old one left open.
-            self.totals["commits_unknown"] += 1
-            self._start_over([batch.owned for batch in batches], str(error))
-        except Fenced as error:
-            self.totals["fenced_by_kafka"] += 1
-            self._start_over(list(self.owned.values()), str(error))
-        except (Rewind, Retry) as error:
-            self.totals["transactions_aborted"] += 1
-            self._abort(batches, str(error))
-        return []
-
     def _stepped(self, questions: Iterable[Question]) -> Iterator[Batch]:
         """Once the store has failed one partition the others would only wait for it, with a transaction open."""
         for question in questions:
@@ -517,52 +379,7 @@ class Worker:
             elif question.owned.retry_at > self.tick():
                 return
 
-    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
-        """As the member that read the batches: the broker checks the generation, not who owns what."""
-        positions = {}
-        for batch in batches:
-            for topic, offset in batch.positions.items():
-                positions[At(topic, batch.owned.number)] = Committed(offset, batch.identity.text())
-        output.send_offsets(positions, self._membership_of(batches))
-
-    def _membership_of(self, batches: Sequence[Batch]) -> Membership:
-        return batches[0].owned.membership
-
-    def _abort(self, batches: Sequence[Batch], why: str) -> None:
-        """Nothing was committed: process the same records again."""
-        try:
-            if self.output is not None:
-                self.output.abort()
-        except LogError as error:
-            self.totals["fenced_by_kafka"] += isinstance(error, Fenced)
-            self._drop_output()
-        for batch in batches:
-            batch.owned.retry_at = self.tick() + self.pace.retry_after // 10
-            batch.owned.trouble = why
-
-    def _start_over(self, owned: Sequence[Owned], why: str) -> None:
-        for one in owned:
-            self._forget(one, why)
-            one.retry_at = self.tick() + self.pace.retry_after // 10
-        self._drop_output()
-
-    def _drop_output(self) -> None:
-        if self.output is not None:
-            self.output.close()
-        self.output = None
-
-    def _open_output(self) -> bool:
-        """Have a producer. A new one settles what its predecessor under the same name left open."""
-        if self.output is None and self.tick() >= self._open_at:
-            output = self._make_output()
-            try:
-                output.open()
-            except (Retry, Fenced):
-                output.close()
-                self._open_at = self.tick() + self.pace.retry_after // 10
-            else:
-                self.output = output
-        return self.output is not None
+    # After the commit
 
     def _settle(self, batch: Batch) -> None:
         """The batch is committed: move on in memory and tell the store."""
@@ -606,7 +423,7 @@ class Worker:
     def _advance_snapshot(self, batch: Batch) -> None:
         """Once a snapshot is whole, drop what is before it."""
         parts, at = batch.changelog, At(self.topics.changelog, batch.owned.number)
-        first = self._written[at] - len(parts) + 1 if at in self._written else None
+        first = self.transactions.written[at] - len(parts) + 1 if at in self.transactions.written else None
         whole = batch.owned.snapshots.advance(batch.page, sum(len(part.writes) for part in parts), first)
         if whole is not None:
             self.totals["snapshots"] += 1

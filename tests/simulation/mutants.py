@@ -4,26 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from processor.adapters.log import At, Committed, Membership, Output
 from processor.adapters.store import Applied, Identity, View
 from processor.core.partition import Partition
 from processor.core.step import Outcome, Raw
 from processor.runtime.batches import Batch, Question
+from processor.runtime.intake import Intake
 from processor.runtime.recovery import Recovered, Recovery
+from processor.runtime.transactions import Transactions
 from processor.runtime.worker import Owned, Worker
 
 from .world import World
+
+T = TypeVar("T")
+
+
+def _broken(part: object, kind: type[T]) -> T:
+    """The same part of a worker, with a rule broken."""
+    broken = kind.__new__(kind)
+    vars(broken).update(vars(part))
+    return broken
+
+
+class _TellsTheStore(Transactions):
+    worker: Worker
+
+    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            Worker._apply(self.worker, batch.owned, batch.identity, batch.identity.sequence - 1, batch.outcome.writes)
+        super()._send_offsets(output, batches)
 
 
 class StoreBeforeCommit(Worker):
     """Redis is written before the commit."""
 
-    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
-        for batch in batches:
-            super()._apply(batch.owned, batch.identity, batch.identity.sequence - 1, batch.outcome.writes)
-        super()._send_offsets(output, batches)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.transactions = _broken(self.transactions, _TellsTheStore)
+        self.transactions.worker = self
 
     def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
         return Applied.DONE
@@ -47,8 +67,21 @@ class ApplyWithoutSequence(Worker):
         return self.store.apply(owned.number, owned.token, identity, stored.sequence if stored else 0, writes)
 
 
+class _ReadsWhatIsAssigned(Intake):
+    assigned: set[At]
+
+    def read_on(self, owned: Owned, topic: str) -> None:
+        if At(topic, owned.number) in self.assigned:
+            super().read_on(owned, topic)
+
+
 class FreshMembership(Worker):
     """A batch read before a rebalance is sent after it, with group metadata asked for anew."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.intake = _broken(self.intake, _ReadsWhatIsAssigned)
+        self.intake.assigned = self._assigned
 
     def revoked(self, partitions: Sequence[At]) -> None:
         self._assigned.difference_update(partitions)
@@ -62,10 +95,6 @@ class FreshMembership(Worker):
             owned.paused |= {at.topic for at in partitions if at.partition == number}  # to be read on from there
 
     # Apart from that it does nothing with partitions that are no longer its own.
-
-    def _read_on(self, owned: Owned, topic: str) -> None:
-        if At(topic, owned.number) in self._assigned:
-            super()._read_on(owned, topic)
 
     def _recover_one(self, owned: Owned) -> None:
         if all(At(topic, owned.number) in self._assigned for topic in self.topics.inputs):
@@ -84,16 +113,22 @@ class OffsetsWithoutWaiting(Worker):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.recovery = _UnstableOffsets(**vars(self.recovery))
+        self.recovery = _broken(self.recovery, _UnstableOffsets)
+
+
+class _CommitsTwice(Transactions):
+    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+        output.commit()
+        output.begin()
+        super()._send_offsets(output, batches)
 
 
 class OffsetsOutsideTransaction(Worker):
     """Offsets are committed by themselves, after the records."""
 
-    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
-        output.commit()
-        output.begin()
-        super()._send_offsets(output, batches)
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.transactions = _broken(self.transactions, _CommitsTwice)
 
 
 class _StopsAtTheEnd(Recovery):
@@ -122,7 +157,7 @@ class RestoreToEndOfFile(Worker):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.recovery = _StopsAtTheEnd(**vars(self.recovery))
+        self.recovery = _broken(self.recovery, _StopsAtTheEnd)
 
 
 class CounterAsToken(Worker):
@@ -134,19 +169,25 @@ class CounterAsToken(Worker):
         return self.world.next_token(number)
 
 
+class _GoesByTheWall(Intake):
+    proper: dict[int, int]
+
+    def clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
+        self.proper[owned.number] = super().clock(owned, taken, now)
+        return max(now, self.proper[owned.number])
+
+
 class ExpiryByWallClock(Worker):
     """Expiry goes by the wall clock of the process and not by the journal's."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._proper: dict[int, int] = {}
-
-    def _clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
-        self._proper[owned.number] = super()._clock(owned, taken, now)
-        return max(now, self._proper[owned.number])
+        self.proper: dict[int, int] = {}
+        self.intake = _broken(self.intake, _GoesByTheWall)
+        self.intake.proper = self.proper
 
     def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
-        return super()._batch(replace(question, clock=self._proper[question.owned.number]), outcome, poison)
+        return super()._batch(replace(question, clock=self.proper[question.owned.number]), outcome, poison)
 
 
 MUTANTS: dict[str, type[Worker]] = {

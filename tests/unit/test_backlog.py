@@ -106,7 +106,7 @@ def test_pausing_and_reading_on_loses_and_repeats_nothing(stream: list[Event], m
     running.feed(sorted(stream, key=lambda event: event.at), between=1 << 60)
     [owned] = running.worker.owned.values()
     pauses, most = 0, 0
-    while running.worker.has_lag(owned):
+    while running.worker.intake.has_lag(owned):
         before = len(owned.paused)
         running.worker.run_once(0.0)
         pauses += len(owned.paused) > before
@@ -133,7 +133,7 @@ def test_reading_is_paused_and_read_on_at_all() -> None:
     assert not running.worker.input.ended(At(running.topics.feedback, 0))
     running.run(500)
     assert not owned.paused
-    assert not running.worker.has_lag(owned)
+    assert not running.worker.intake.has_lag(owned)
 
 
 def test_a_label_from_the_future_holds_nothing_back() -> None:
@@ -164,7 +164,7 @@ def test_requests_that_have_caught_up_do_not_wait_for_old_labels() -> None:
     [owned] = running.worker.owned.values()
     assert owned.partition is not None
     assert owned.partition.tenants["bank"].tally["decisions"] == 1
-    assert running.worker.has_lag(owned)
+    assert running.worker.intake.has_lag(owned)
 
 
 def test_what_is_held_back_is_left_by_a_stop_and_read_again() -> None:

@@ -1,0 +1,122 @@
+"""One Kafka transaction for the batches of all partitions that have one, and the three ways in which it can fail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from processor.adapters.codec import Codec
+from processor.adapters.log import At, Committed, Fenced, LogError, Output, Retry, Rewind, Unknown
+
+from .batches import Batch
+from .publish import publish, record
+from .recovery import Topics
+
+
+class Fate(Enum):
+    """How a transaction ended, and what the batches in it need."""
+
+    COMMITTED = auto()
+    """they are in the log"""
+    ABORTED = auto()
+    """they are not: the same records again"""
+    UNKNOWN = auto()
+    """only the stable committed offsets can tell: their partitions are recovered"""
+    FENCED = auto()
+    """another process has taken over this one's name, or the group went on without it: all is recovered"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    fate: Fate
+    batches: list[Batch]
+    why: str = ""
+
+
+class Transactions:
+    """Has a producer, makes another when that is of no use any more, and sends transactions with it.
+
+    ``totals`` counts how they ended. ``retry_after`` is in milliseconds, as ``tick`` is.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        make_output: Callable[[], Output],
+        codec: Codec | None,
+        tick: Callable[[], int],
+        retry_after: int,
+        totals: Counter[str],
+    ) -> None:
+        self.topics, self.codec, self.tick, self.retry_after, self.totals = topics, codec, tick, retry_after, totals
+        self.output: Output | None = None
+        self.written: dict[At, int] = {}
+        """the offsets of the last records of the last transaction"""
+        self._make_output = make_output
+        self._open_at = 0
+
+    def open(self) -> bool:
+        """Have a producer. A new one settles what its predecessor under the same name left open."""
+        if self.output is None and self.tick() >= self._open_at:
+            output = self._make_output()
+            try:
+                output.open()
+            except (Retry, Fenced):
+                output.close()
+                self._open_at = self.tick() + self.retry_after
+            else:
+                self.output = output
+        return self.output is not None
+
+    def close(self) -> None:
+        if self.output is not None:
+            self.output.close()
+        self.output = None
+
+    def send(self, batches: Iterable[Batch]) -> Ended:
+        """Send all of these in one transaction, each while the next one is worked out; none at all opens none."""
+        output, sent = self.output, list[Batch]()
+        assert output is not None
+        try:
+            for batch in batches:
+                if not sent:
+                    output.begin()
+                publish(output, self.topics, batch, self.codec)
+                if sent:
+                    record(output, self.topics, sent[-1])  # later than it could be: now its hashes are known
+                sent.append(batch)
+            if sent:
+                record(output, self.topics, sent[-1])
+                self._send_offsets(output, sent)
+                self.written = output.commit()
+                self.totals["transactions"] += 1
+            return Ended(Fate.COMMITTED, sent)
+        except Unknown as error:
+            self.totals["commits_unknown"] += 1
+            self.close()
+            return Ended(Fate.UNKNOWN, sent, str(error))
+        except Fenced as error:
+            self.totals["fenced_by_kafka"] += 1
+            self.close()
+            return Ended(Fate.FENCED, sent, str(error))
+        except (Rewind, Retry) as error:
+            self.totals["transactions_aborted"] += 1
+            self._abort(output)
+            return Ended(Fate.ABORTED, sent, str(error))
+
+    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+        """As the member that read the batches: the broker checks the generation, not who owns what."""
+        positions = {}
+        for batch in batches:
+            for topic, offset in batch.positions.items():
+                positions[At(topic, batch.owned.number)] = Committed(offset, batch.identity.text())
+        output.send_offsets(positions, batches[0].owned.membership)
+
+    def _abort(self, output: Output) -> None:
+        try:
+            output.abort()
+        except LogError as error:
+            self.totals["fenced_by_kafka"] += isinstance(error, Fenced)
+            self.close()
