@@ -6,21 +6,17 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from . import compiled
 from .advice import Panel
-from .alerts import Change
-from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Read, Terms, apart, decode, due_slot
+from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, apart, decode, due_slot
 from .deciding import Asking, Decided, Docket, Hearing, decide
-from .draft import Draft, Outcome
+from .draft import Outcome
 from .entry import (
     PARKED,
-    PENDING,
-    PENDING_WEIGHTED,
     SETTLED,
     Parked,
     Pending,
@@ -34,6 +30,7 @@ from .entry import (
 from .events import FeedbackEvent, Reason, RequestEvent
 from .identity import Identity
 from .joining import Joined, join
+from .labelling import Labelling
 from .learner import Drawn
 from .partition import Partition
 from .tenant import Tenant, ToWrite, write_tenants
@@ -65,10 +62,6 @@ YOUNG = 1_000
 """A tenant with fewer labels than this …"""
 YOUNG_CHUNK = 50
 """… has its rule solved anew at least every so many requests."""
-
-
-Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
-"""Labels whose request has not come yet, by the id of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ def steps(given: Sequence[Given]) -> list[Outcome]:
     under_way = [_Step(one) for one in given]
     for one in under_way:
         one.begin()
-    _learn(under_way, [one.join_labels() for one in under_way])
+    _learn(under_way, [one.join_labels(one.given.asked.feedback) for one in under_way])
     for one in under_way:
         one.take_requests()
     while deciding := [one for one in under_way if one.left]:
@@ -133,16 +126,12 @@ def _learn(under_way: Sequence[_Step], joined: Sequence[Mapping[str, Joined]]) -
             step_.learnt(one, next(changes))
 
 
-class _Step(Draft):
-    """Works on tenants many at once: a batch touches hundreds, with a few records each.
-
-    Entries are kept as bytes, as stored, and taken apart only where one must be looked into by itself.
-    """
+class _Step(Labelling):
+    """Works on tenants many at once: a batch touches hundreds, with a few records each."""
 
     def __init__(self, given: Given) -> None:
         super().__init__(given.partition, given.entries, given.clock, given.terms)
         self.given = given
-        self.early: Early = {}
         self.left: dict[str, list[Asking]] = {}
         """requests still to be decided, by tenant"""
         self.made: dict[int, bytes] = {}
@@ -165,123 +154,6 @@ class _Step(Draft):
                 Made(event.tenant, made[raw.offset], raw.headers) for raw, event, _ in requests if raw.offset in made
             ]
         return self.write(emptied=self.given.slabs)
-
-    # Labels
-
-    def join_labels(self) -> dict[str, Joined]:
-        """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
-        joined: dict[str, Joined] = {}
-        self.early = self._match(self.given.asked.feedback, joined)
-        return joined
-
-    def learnt(self, joined: Joined, changes: Sequence[Change]) -> None:
-        """A tenant has learnt from what was joined, and that has raised or cleared alerts."""
-        self.partition.pending -= len(joined)
-        if not joined.expired:
-            self.count("labels_joined", joined.tenant, len(joined))
-        self.alert(joined.tenant, changes)
-
-    def _match(self, labels: Iterable[Read[FeedbackEvent]], joined: dict[str, Joined]) -> Early:
-        """Have labels join their decisions, in this order; those without one are left."""
-        if compiled.BUILT:
-            without = compiled.match(labels, self.changed, self.stored, self.clock, joined, self._label)
-        else:
-            without = self._match_plainly(labels, joined)
-        left: Early = {}
-        for raw, event, key in without:
-            left.setdefault(key, []).append((raw, event))
-        return left
-
-    def _match_plainly(
-        self, labels: Iterable[Read[FeedbackEvent]], joined: dict[str, Joined]
-    ) -> list[Read[FeedbackEvent]]:
-        left: list[Read[FeedbackEvent]] = []
-        before, changed, clock, labelled = self.stored, self.changed, self.clock, Settled.labelled
-        for each in labels:
-            raw, event, key = each
-            stored = changed.get(key) or before.get(key)
-            if stored is None:
-                left.append(each)
-                continue
-            one = joined.get(event.tenant)
-            label = one.numbers.get(event.label) if one is not None and stored[0] == PENDING else None
-            if one is None or label is None:
-                self._label(raw, event, key, stored, joined)
-                continue
-            # What ``_label`` does for all but the first label of a tenant, without its calls.
-            one.add(stored, label, raw.timestamp if raw.timestamp >= 0 else clock)
-            changed[key] = labelled(stored, label)
-        return left
-
-    def _label(self, raw: Raw, event: FeedbackEvent, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
-        """One label whose decision (or earlier label) is known."""
-        tenant = self._labelling_tenant(raw, event)
-        if tenant is None:
-            return
-        label = tenant.names.labels.known[event.label]
-        if stored[0] == PENDING or (stored[0] == PENDING_WEIGHTED and self._expected(raw, tenant, stored)):
-            self._join(joined, tenant, key, stored, label, self.time_of(raw))
-        elif stored[0] != PENDING_WEIGHTED:
-            self._judge(raw, tenant, label, stored)
-
-    def _join(self, joined: dict[str, Joined], tenant: Tenant, key: bytes, stored: bytes, label: int, at: int) -> None:
-        """A label counts. Its decision is settled now; what it teaches is learnt with the others."""
-        if tenant.name not in joined:
-            joined[tenant.name] = Joined(tenant)
-        joined[tenant.name].add(stored, label, at)
-        self.changed[key] = Settled.labelled(stored, label)
-
-    def _expected(self, raw: Raw, tenant: Tenant, stored: bytes) -> bool:
-        """Whether a label may come for this decision; if not, it is a dead letter."""
-        entry = decode_entry(stored)
-        assert isinstance(entry, Pending)
-        if tenant.expects_label(entry):
-            return True
-        self.dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
-        return False
-
-    def _judge(self, raw: Raw, tenant: Tenant, label: int, stored: bytes) -> None:
-        """A label for what has a label already, or has expired, or waits with another label for its request."""
-        match decode_entry(stored):
-            case Settled(label=None):
-                self.dead(raw, Reason.EXPIRED_DECISION, "the decision expired before its label came", tenant)
-            case Settled(label=known) | Parked(label=known):
-                if known == label:
-                    self.count("labels_duplicate", tenant)
-                else:
-                    self.dead(raw, Reason.CONTRADICTING_LABEL, "another label came first", tenant)
-
-    def _labelling_tenant(self, raw: Raw, event: FeedbackEvent) -> Tenant | None:
-        """The tenant of a label, to be changed; None, and a dead letter, if it can have no such label."""
-        tenant = self.touched.get(event.tenant) or self.tenant_of(event.tenant)
-        if tenant is None:
-            self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
-        elif event.label not in tenant.rules.settings.labels:
-            self.dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's", tenant)
-        else:
-            return self.change(event.tenant)
-        return None
-
-    def park(self) -> None:
-        """Keep labels whose request has not come; a second label for the same request is judged by the first."""
-        parked: Counter[str] = Counter()
-        for key, labels in self.early.items():
-            for raw, event in labels:
-                if (stored := self.entry(key)) is not None:
-                    self._label(raw, event, key, stored, {})
-                    continue
-                tenant = self._labelling_tenant(raw, event)
-                if tenant is None:
-                    continue
-                at, label = self.time_of(raw), tenant.names.labels.known[event.label]
-                until = self.slot_of(max(self.clock, at) + tenant.rules.parking)
-                entry = Parked(tenant.number, until, at, raw.offset, label, raw.received or b"")
-                self.changed[key] = entry.encode()
-                self.waiting_in[until].append(key)
-                parked[tenant.name] += 1
-        self.partition.parked += parked.total()
-        for name, count in parked.items():
-            self.count("labels_parked", self.touched[name], count)
 
     # Requests
 
@@ -313,7 +185,7 @@ class _Step(Draft):
             self._remember(some)
             if any(docket.parked for docket in some.dockets) or not self.early.keys().isdisjoint(some.keys):
                 for docket in some.dockets:
-                    self._match(self._waiting(docket, joined), joined)
+                    self.match(self._waiting(docket, joined), joined)
         return joined
 
     def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
@@ -404,8 +276,8 @@ class _Step(Draft):
     def _take_parked(self, tenant: Tenant, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
         parked, entry = decode_parked(stored), self._decided(key)
         self.partition.parked -= 1
-        if self._expected(self._parked_raw(tenant, parked), tenant, entry):
-            self._join(joined, tenant, key, entry, parked.label, parked.timestamp)
+        if self.expects(self._parked_raw(tenant, parked), tenant, entry):
+            self.join(joined, tenant, key, entry, parked.label, parked.timestamp)
 
     # Time
 
