@@ -13,8 +13,9 @@ from .axes import Axes
 from .codec import encode_state
 from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
 from .draws import check_seed
-from .errors import IncompatibleState, InvalidInput, one_of
+from .errors import IncompatibleState, InvalidInput, nearest, one_of
 from .exact import ONE, Ints
+from .metrics import Fairness, Hidden, fairness
 from .policies import rule_of
 from .rule import Decided, Rule
 from .settings import Policy, Settings
@@ -160,8 +161,27 @@ class Learner:
         """The counters of the newest buckets, or of the lifetime."""
         return self.state.window(window)
 
+    @property
+    def hidden(self) -> Hidden | None:
+        """Whose decisions hide labels, and which; None if all labels come."""
+        if self.settings.feedback == "all":
+            return None
+        axes, positive = self.state.axes, self.settings.positive
+        assert positive is not None
+        return Hidden(axes.policy_index[IN_FORCE], axes.label_index[positive])
+
+    def fairness(self, policy: str = IN_FORCE, window: int | None = None) -> Fairness:
+        """How a policy, in force or in shadow, has done in the newest buckets, or in the lifetime.
+
+        Groups and labels are in the order of ``state.axes``. Where labels come for positive decisions only, shadows
+        have no figures: they are NaN.
+        """
+        self._check_policy(policy)
+        return fairness(self.counters(window), self.state.axes.policy_index[policy], hidden=self.hidden)
+
     def rule(self, policy: str = IN_FORCE) -> Rule:
         """What a policy would do now."""
+        self._check_policy(policy)
         counters = self.state.window(self.settings.window)
         return rule_of(self.policies[policy], counters, self.state.axes.labels, self.settings.prior)
 
@@ -233,6 +253,12 @@ class Learner:
                 f'request "{request.decision_id}" is of group "{request.group}", but objective '
                 f'"{self.settings.policy.objective}" is for {one_of(self.settings.groups)} only: '
                 'correct the group, or use objective "gap" or "mixture"'
+            )
+
+    def _check_policy(self, policy: str) -> None:
+        if policy not in self.policies:
+            raise InvalidInput(
+                f'there is no policy "{policy}": use {one_of(self.policies)}.{nearest(policy, self.policies)}'
             )
 
     def _check_state(self, axes: Axes, unit: int) -> None:

@@ -8,14 +8,44 @@ same as no error.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .counters import Counters
-from .exact import Floats
+from .errors import InvalidInput
+from .exact import Floats, Ints
 
 Confusion = npt.NDArray[np.generic]
+
+
+class Hidden(NamedTuple):
+    """Labels come only for cases that the policy in force decided positively: the indices of both."""
+
+    in_force: int
+    positive: int
+
+
+def outcomes_of_all(outcomes: Ints, seen: Ints, unit: int, hidden: Hidden | None) -> Ints:
+    """``outcomes[…, p, g, y, ŷ]`` of all cases, also of those whose label is hidden.
+
+    Of hidden labels none was decided negatively, so that every rate would read 1 or 0 and every gap 0. But the weights
+    say how many cases there are: ``seen`` of them were decided positively, the rest was not. Shadows have no such
+    figures, because what they would have decided goes by the same draws as whether the label is seen.
+    """
+    if unit == 1:
+        return outcomes
+    if hidden is None:
+        raise InvalidInput(
+            "these counters are of labels for positive decisions only, and counted as they are they show no gap "
+            "whatever the truth is: use Learner.fairness, or say which label and policy that is (Hidden)"
+        )
+    cases = outcomes[..., hidden.in_force, :, :, :].sum(axis=-1)
+    found = np.zeros_like(outcomes)
+    found[..., hidden.in_force, :, :, hidden.positive] = unit * seen
+    found[..., hidden.in_force, :, :, 1 - hidden.positive] = cases - unit * seen
+    return found
 
 
 def rate_by_label(confusion: Confusion) -> Floats:
@@ -26,14 +56,24 @@ def rate_by_label(confusion: Confusion) -> Floats:
     return _divide(total - right, total)
 
 
+def _binary(confusion: Confusion, positive: int) -> Floats:
+    """The rates by label, where one of two is the positive."""
+    if np.shape(confusion)[-2:] != (2, 2) or positive not in (0, 1):
+        raise InvalidInput(
+            f"positives and negatives are of two labels, and here positive is {positive} and the shape "
+            f"{np.shape(confusion)}: give counts [group, truth, decision] of two labels, or use rate_by_label"
+        )
+    return rate_by_label(confusion)
+
+
 def false_positive_rate(confusion: Confusion, positive: int) -> Floats:
     """[…, g]: negatives decided positive (binary)."""
-    return rate_by_label(confusion)[..., 1 - positive]
+    return _binary(confusion, positive)[..., 1 - positive]
 
 
 def false_negative_rate(confusion: Confusion, positive: int) -> Floats:
     """[…, g]: positives decided negative (binary)."""
-    return rate_by_label(confusion)[..., positive]
+    return _binary(confusion, positive)[..., positive]
 
 
 def true_positive_rate(confusion: Confusion, positive: int) -> Floats:
@@ -83,9 +123,9 @@ def equalized_odds_ratio(confusion: Confusion, positive: int) -> Floats:
     return _smallest(np.stack(ratios, axis=-1))
 
 
-def regret_per_round(counters: Counters, policy: int) -> Floats:
+def regret_per_round(counters: Counters, policy: int, hidden: Hidden | None = None) -> Floats:
     """[b]: the policy's error rate minus that of the best single expert in hindsight."""
-    outcomes = counters.outcomes[:, policy].astype(np.float64)
+    outcomes = _outcomes(counters, policy, hidden).astype(np.float64)
     total = outcomes.sum(axis=(1, 2, 3))
     right = np.trace(outcomes, axis1=2, axis2=3).sum(axis=1)
     tried = counters.trials.sum(axis=(2, 3)).astype(np.float64)
@@ -111,9 +151,11 @@ class Fairness:
     labels: int
 
 
-def fairness(counters: Counters, policy: int, learner: int = 0) -> Fairness:
+def fairness(counters: Counters, policy: int, learner: int = 0, hidden: Hidden | None = None) -> Fairness:
     """All figures at once; index ``policy`` and ``learner`` into the counters' axes."""
-    confusion = counters.outcomes[learner, policy]
+    if not 0 <= learner < len(counters.flat):
+        raise InvalidInput(f"learner is {learner!r} and there are {len(counters.flat)}: use an index from 0 up")
+    confusion = _outcomes(counters, policy, hidden)[learner]
     by_label = rate_by_label(confusion)
     loss = zero_one_loss(confusion)
     return Fairness(
@@ -124,9 +166,20 @@ def fairness(counters: Counters, policy: int, learner: int = 0) -> Fairness:
         zero_one_loss_difference=float(difference(loss)),
         zero_one_loss_ratio=float(ratio(loss)),
         equalized_odds_difference=float(equalized_odds_difference(confusion)),
-        regret_per_round=float(regret_per_round(counters, policy)[learner]),
+        regret_per_round=float(regret_per_round(counters, policy, hidden)[learner]),
         labels=int(counters.seen[learner].sum()),
     )
+
+
+def _outcomes(counters: Counters, policy: int, hidden: Hidden | None) -> Ints:
+    """[b, g, y, ŷ]"""
+    policies = counters.shape.policies
+    if isinstance(policy, str) or not 0 <= policy < policies:
+        raise InvalidInput(
+            f"policy is {policy!r} and there are {policies}: use an index from 0 up, as Axes.policy_index has it"
+        )
+    of_policy: Ints = outcomes_of_all(counters.outcomes, counters.seen, counters.unit, hidden)[:, policy]
+    return of_policy
 
 
 def _divide(part: Floats, whole: Floats) -> Floats:

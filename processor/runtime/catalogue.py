@@ -259,7 +259,9 @@ and are gone from the old one. Counters of a tenant are part of its state and go
   boundary, a multiple of its length since 1970 (UTC), by the partition's clock, and ends now. Its confidence
   sequence holds for each window by itself; a sliding window would not be covered.
 - **Confidence sequences** hold at every scrape at once, with 95 %: looking often does not make them wrong. A gap made
-  of m cells has each of them at 5 %/m. Tenants with `feedback = "positive-only"` count with weights and have none.
+  of m cells has each of them at 5 %/m.
+- **Labels for positive decisions only** (`feedback = "positive-only"`). Rates and gaps are of all cases, estimated with
+  weights for those whose label is never seen. They have no confidence sequence, and shadow policies have no figures.
 - **The attainable gap** is a linear programme per tenant: worked out again at most every 10 s, only where labels have
   come, and in a twentieth of the time at most. With hundreds of busy tenants it can be some minutes old.
 - **Everything else** is at most a second old.

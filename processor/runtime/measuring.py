@@ -74,7 +74,7 @@ def _alike(cases: Sequence[Case]) -> list[TenantFigures]:
     rule = rule_of(settings.policy, learnt, axes.labels, settings.prior)
     bounds = bounds_of(rule, learnt, settings.prior) if settings.policy.has_instances else None
     lifetime = Counters.stack([case.tenant.learner.state.lifetime for case in cases])
-    regret = regret_per_round(lifetime, axes.policy_index[IN_FORCE]).tolist()
+    regret = regret_per_round(lifetime, axes.policy_index[IN_FORCE], first.learner.hidden).tolist()
     windows = _windows(cases, lifetime)
     made = []
     for i, case in enumerate(cases):

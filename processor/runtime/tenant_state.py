@@ -69,7 +69,7 @@ def read(
     """From the stored fields to figures over the lifetime."""
     _, partitions, clock, pending, parked, *_ = msgspec.msgpack.decode(fields[HEAD])
     found = Tenant.from_fields(tenant, fields, rules_for)
-    axes, counters = found.learner.state.axes, found.learner.state.lifetime
+    axes, counters, hidden = found.learner.state.axes, found.learner.state.lifetime, found.learner.hidden
     return TenantState(
         name=name,
         partition=number,
@@ -82,6 +82,6 @@ def read(
         labels=axes.labels,
         experts=axes.experts,
         seen=counters.seen[0].tolist(),
-        by_policy={policy: fairness(counters, index) for policy, index in axes.policy_index.items()},
+        by_policy={policy: fairness(counters, index, hidden=hidden) for policy, index in axes.policy_index.items()},
         tally=dict(sorted(found.tally.items())),
     )

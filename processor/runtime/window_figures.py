@@ -18,6 +18,7 @@ from processor.core.metrics import (
     equalized_odds_difference,
     false_negative_rate,
     false_positive_rate,
+    outcomes_of_all,
     rate_by_label,
     zero_one_loss,
 )
@@ -42,6 +43,7 @@ def window_figures(
     state = tenants[0].learner.state
     positive = positive_index(tenants[0])
     force = state.axes.policy_index[IN_FORCE]
+    outcomes = outcomes_of_all(outcomes, seen, state.unit, tenants[0].learner.hidden)
     gaps = {metric: gap.tolist() for metric, gap in gaps_of(outcomes, positive).items()}
     bands = _Bands.of(outcomes[:, :, force], positive, weighted=state.unit != 1)
     rates = rate_by_label(outcomes[:, :, force]).tolist()
