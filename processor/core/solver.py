@@ -23,6 +23,9 @@ from .problems import RIDGE, Problem
 MULTIPLIER_TOLERANCE = 1e-12
 """A fixed choice is let in only if that gains more than this per unit."""
 
+VALUE_TOLERANCE = 1e-12
+"""Objectives tell two points apart if they differ by more than this part of the numbers they are made of."""
+
 MAX_STEPS_PER_CHOICE = 50
 """A stop for rounding that would cycle; every step is feasible and no worse than the one before."""
 
@@ -75,7 +78,8 @@ def _two_by_two(quadratic: Floats, linear: Floats) -> Floats:
     """Closed form: with x[g] = (1 − t[g], t[g]), the best of the interior point and the four clipped edges.
 
     Candidates are compared by how well they meet the optimality conditions and not by the objective, which
-    near a corner no longer tells them apart.
+    near a corner no longer tells them apart. Unless it does: with rows of very different size (a cell hardly any label
+    is known of) the least rounding of the right point is the larger miss.
     """
     by_choice = quadratic.reshape(-1, 2, 2, 2, 2)
     at_base = (quadratic[:, :, 0] + quadratic[:, :, 2] - linear).reshape(-1, 2, 2)
@@ -97,7 +101,11 @@ def _two_by_two(quadratic: Floats, linear: Floats) -> Floats:
     downhill[1] = s1 - b * t[0] - c * t[1]
     miss = np.abs(t - _clip(t + downhill))
     best = np.fmin(np.maximum(miss[0], miss[1]), np.inf).argmin(axis=0)  # the first of the best; NaN is none
-    chosen = t[:, best, np.arange(len(best))].T
+    every = np.arange(len(best))
+    value = t[0] * (0.5 * (a * t[0]) + b * t[1] - s0) + t[1] * (0.5 * (c * t[1]) - s1)
+    lowest = np.fmin(value, np.inf).argmin(axis=0)
+    told_apart = value[best, every] - value[lowest, every] > VALUE_TOLERANCE * (a + c + np.abs(s0) + np.abs(s1))
+    chosen = t[:, np.where(told_apart, lowest, best), every].T
     x = np.empty((len(linear), 2, 2))
     x[:, :, 0], x[:, :, 1] = 1.0 - chosen, chosen
     return x
@@ -134,14 +142,20 @@ def _two_by_two_alone(problem: Problem) -> Floats:
         (1.0, _clip_one((s1 - b) / c)),
         (_clip_one((s0 - b) / a), 1.0),
     )
-    best0, best1 = interior
-    best = inf
+    chosen = lowest = interior
+    best, best_value, lowest_value = inf, inf, inf
     for t0, t1 in candidates:
         miss0 = abs(t0 - _clip_one(t0 + (s0 - a * t0 - b * t1)))
         miss1 = abs(t1 - _clip_one(t1 + (s1 - b * t0 - c * t1)))
+        value = t0 * (0.5 * (a * t0) + b * t1 - s0) + t1 * (0.5 * (c * t1) - s1)
         if miss0 < best and miss1 < best:
-            best0, best1, best = t0, t1, max(miss0, miss1)
-    return np.array([[[1.0 - best0, best0], [1.0 - best1, best1]]])
+            chosen, best, best_value = (t0, t1), max(miss0, miss1), value
+        if value < lowest_value:
+            lowest, lowest_value = (t0, t1), value
+    if best_value - lowest_value > VALUE_TOLERANCE * (a + c + abs(s0) + abs(s1)):
+        chosen = lowest
+    t0, t1 = chosen
+    return np.array([[[1.0 - t0, t0], [1.0 - t1, t1]]])
 
 
 def _clip_one(t: float) -> float:

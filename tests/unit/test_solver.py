@@ -65,6 +65,33 @@ def test_the_answer_does_not_depend_on_what_else_is_in_the_batch(seed: int, grou
         assert alone[0].tobytes() == together[i].tobytes()
 
 
+def test_a_cell_of_which_hardly_anything_is_known_does_not_hide_the_best_point() -> None:
+    counters = Counters.zeros(axes(experts=4))
+    counters.labels[0] = counters.seen[0] = counters.trials[0] = counters.decisions[0] = [[0, 8102], [2, 7529]]
+    losses = [[[0, 4324], [0, 4835]], [[0, 5688], [1, 0]], [[0, 6121], [0, 0]], [[0, 0], [0, 397]]]
+    counters.losses[0] = losses
+    selection = rule_of(Policy(objective="paper"), counters, ("y0", "y1")).selection[0]
+    # in rational arithmetic; the rows are up to 4 000 times as large as each other
+    assert selection.ravel() == pytest.approx([0.05653, 0.94347, 0.47708, 0.52292], abs=1e-5)
+
+
+@given(seed=seeds)
+def test_it_is_the_best_of_many_points_whatever_is_known_of_which_cell(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counters = random_counters(rng, axes(experts=4), batch=8)
+    thin = rng.integers(0, 2, size=(8, 2, 2)) * rng.choice([1, 1_000], size=(8, 2, 2))
+    counters.labels[...] = counters.seen[...] = thin
+    counters.trials[...] = thin[:, None]
+    counters.losses[...] = rng.binomial(counters.trials, rng.random(counters.trials.shape))
+    estimates = estimate(counters, Prior())
+    pi = weights(estimates.exponents, keep_rate(0.35, estimates.labels, 4))
+    problem = problems.paper(estimates, cross_instance(pi, estimates.error), np.ones((8, 2)), np.ones(8))
+    found = problem.value(solve(problem))
+    for t in rng.random((40, 2)):
+        there = np.broadcast_to(np.stack([1 - t, t], axis=1), (8, 2, 2))
+        assert (found - problem.value(there) <= 1e-8 * np.maximum(1, found)).all()
+
+
 def awkward_problems(rng: np.random.Generator, count: int) -> Problem:
     """Two-by-two problems at the edges: zeros of both signs, equal rows and columns, numbers far apart in size."""
     whole = rng.random((count, 1, 1)) < 0.3
