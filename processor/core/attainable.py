@@ -61,7 +61,16 @@ def least_fair_loss(error: Floats, group_share: Floats, base_rate: Floats) -> Mi
     """
     experts, groups, kinds = _shape(error)
     size = groups * experts
-    weight = np.asarray(group_share)[:, None] * np.asarray(base_rate)
+    share, rate = np.asarray(group_share), np.asarray(base_rate)
+    if share.shape != (groups,) or rate.shape != (groups, kinds):
+        raise InvalidInput(
+            f"shares of shape {share.shape} and base rates of shape {rate.shape} do not go with {groups} groups and "
+            f"{kinds} labels: give one share for each group, and for each group one rate for each label"
+        )
+    for what, vector in (("group shares", share), ("base rates", rate)):
+        if not (vector >= 0).all() or (np.abs(vector.sum(axis=-1) - 1) > 1e-9).any():
+            raise InvalidInput(f"{what} {vector.tolist()} are not probabilities: each must be at least 0, together 1")
+    weight = share[:, None] * rate
     cost = np.einsum("gy,fgy->gf", weight, error).ravel()
     equal = [
         _rate_row(error, g, y, size) - _rate_row(error, 0, y, size) for y in range(kinds) for g in range(1, groups)
@@ -79,10 +88,15 @@ def least_fair_loss(error: Floats, group_share: Floats, base_rate: Floats) -> Mi
 
 
 def _shape(error: Floats) -> tuple[int, int, int]:
-    if error.ndim != 3 or not np.isfinite(error).all() or error.min() < 0 or error.max() > 1:
+    if (
+        not isinstance(error, np.ndarray)
+        or error.ndim != 3
+        or not error.size
+        or not ((error >= 0) & (error <= 1)).all()
+    ):
         raise InvalidInput(
-            f"error rates must be an array [expert, group, label] of numbers from 0 to 1; got shape {error.shape} "
-            f"with values from {error.min()} to {error.max()}"
+            "error rates must be an array [expert, group, label] of numbers from 0 to 1, none of these axes empty; got "
+            f"{np.asarray(error).tolist()}"
         )
     experts, groups, kinds = error.shape
     return experts, groups, kinds

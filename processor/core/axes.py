@@ -82,7 +82,11 @@ class Axes:
         """The index of a label, or an error that names the known ones."""
         try:
             return self.label_index[name]
-        except KeyError:
+        except (KeyError, TypeError):
+            if not isinstance(name, str):
+                raise InvalidInput(
+                    f"{name!r} is not a label: labels are strings, and this learner knows {one_of(self.labels)}"
+                ) from None
             raise InvalidInput(
                 f'unknown label "{name}": this learner knows {one_of(self.labels)}.{nearest(name, self.labels)} '
                 "Send one of these, or add the label to the settings."
@@ -102,6 +106,8 @@ def _union(one: Axes, other: Axes) -> Axes:
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InvalidInput(f'"{names}" is one name where several are meant: use ["{names}"]')
     unique = set(names)
     for name in unique:
         if not isinstance(name, str):

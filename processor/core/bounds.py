@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import log
+from math import isfinite, log, log1p
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def printed_gamma(eta: float) -> float:
     """
     if not 0.0 < eta < 0.5:
         raise InvalidInput(f"eta is {eta}: γ(η) is defined for 0 < η < 0.5")
-    return log(1.0 - eta) / log(1.0 - eta * (1.0 + eta))
+    return log1p(-eta) / log1p(-eta * (1.0 + eta))
 
 
 def paper_bounds(rule: Rule, counters: Counters, prior: Prior = Prior(), learner: int = 0) -> Bounds:
@@ -50,20 +50,25 @@ def paper_bounds(rule: Rule, counters: Counters, prior: Prior = Prior(), learner
             "the paper's bounds speak of instances, which only policy gforce with objective gap, bound "
             "or paper has: ask for the bounds of such a policy"
         )
+    if rule.exponents.shape[3] != counters.shape.experts or rule.selection.shape[:2] != counters.labels.shape[:2]:
+        raise InvalidInput(
+            f"a rule for {rule.exponents.shape[3]} experts does not go with counters of {counters.shape.experts}, or "
+            "groups or learners differ: use the rule of these counters"
+        )
     estimates = estimate(counters, prior)
     experts = rule.exponents.shape[3]
     pi = weights(rule.exponents, rule.keep)
     cross = cross_instance(pi, estimates.error)[learner]
-    groups, _, kinds = cross.shape
+    kinds = cross.shape[2]
     error = estimates.error[learner]
     labels = estimates.labels[learner]
     eta = float(1.0 - rule.keep[learner].min())
     right = cross[:, np.arange(kinds), np.arange(kinds)]
     extra = np.einsum("gk,gky->gy", rule.selection[learner], cross - right[:, None, :])
 
-    best_losses = float((labels * error.min(axis=0)).sum())
-    alpha = float((labels * extra).sum())
-    regret = eta * best_losses + groups * kinds * log(max(experts, 2)) / eta + alpha
+    of_instance = 1.0 - rule.keep[learner]
+    learning = of_instance * labels * error.min(axis=0) + log(max(experts, 2)) / of_instance
+    regret = float((learning + labels * extra).sum())
     printed, tight = (
         tuple(_gap_bound(eta, gamma, error[:, :, y], extra[:, y]) for y in range(kinds))
         for gamma in (printed_gamma(min(eta, 0.499)), 1.0)
@@ -88,7 +93,7 @@ def delayed_regret(experts: int, rate: float, rounds: int, total_delay: int) -> 
     >>> round(delayed_regret(4, 0.05, rounds=10_000, total_delay=0), 1)
     90.2
     """
-    if rate <= 0.0 or experts < 1 or rounds < 0 or total_delay < 0:
+    if not rate > 0.0 or not isfinite(rate) or experts < 1 or rounds < 0 or total_delay < 0:
         raise InvalidInput(
             f"the bound needs a positive rate, an expert, and no negative counts; got rate {rate}, experts "
             f"{experts}, rounds {rounds}, total_delay {total_delay}"

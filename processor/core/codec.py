@@ -50,10 +50,12 @@ def decode_state(data: bytes) -> State:
     try:
         fields: list[Any] = msgspec.msgpack.decode(data, type=list)
         magic, version = fields[0], fields[1]
-    except (msgspec.MsgspecError, IndexError) as error:
-        raise IncompatibleState(f"these {len(data)} bytes are not a G-FORCE state ({error})") from None
+    except (msgspec.MsgspecError, IndexError, TypeError, ValueError) as error:
+        raise IncompatibleState(f"these bytes are not a G-FORCE state ({error}): use what encode_state gave") from None
     if magic != MAGIC:
-        raise IncompatibleState(f"these {len(data)} bytes are not a G-FORCE state: they start with {magic!r}")
+        raise IncompatibleState(
+            f"these bytes are not a G-FORCE state, they start with {magic!r}: use what encode_state gave"
+        )
     if version != VERSION:
         raise IncompatibleState(
             f"this state is of format {version} and this version reads {VERSION}: use the version that wrote it, "
@@ -61,13 +63,33 @@ def decode_state(data: bytes) -> State:
         )
     try:
         _, _, names, bucket, keep, unit, lifetime, buckets = fields
-        axes = Axes(*(tuple(part) for part in names))
+        groups, labels, experts, policies = map(tuple, names)
+        axes = Axes.of(groups=groups, labels=labels, experts=experts, policies=policies)
+        if axes.parts != (groups, labels, experts, policies):
+            raise ValueError("its names are not sorted, or one comes twice")
         state = State(axes, bucket=bucket, keep=keep, unit=unit)
         state.lifetime = decode_counters(lifetime, axes, unit)
         state.buckets = {number: decode_counters(counters, axes, unit) for number, counters in buckets}
+        _check_counts(state, [number for number, _ in buckets])
     except (TypeError, ValueError) as error:
         raise IncompatibleState(f"this state is damaged: {error}. Rebuild it by replay.") from None
     return state
+
+
+def _check_counts(state: State, numbers: Sequence[int]) -> None:
+    """Raise ValueError where counts contradict each other. Those that do not may still be wrong: keep a digest."""
+    if any(type(number) is not int for number in numbers) or list(numbers) != sorted(set(numbers)):
+        raise ValueError(f"its buckets are {numbers}")
+    if numbers and numbers[0] <= numbers[-1] - state.keep:
+        raise ValueError(f"it keeps {state.keep} buckets and has some from {numbers[0]} to {numbers[-1]}")
+    for counters in (state.lifetime, *state.buckets.values()):
+        labels = counters.labels[:, None]
+        if (counters.losses > counters.trials).any() or (counters.trials > labels).any():
+            raise ValueError("an expert has more losses than trials, or more trials than there are labels")
+        if (counters.outcomes.sum(axis=-1) > labels).any() or (state.unit * counters.seen > counters.labels).any():
+            raise ValueError("more outcomes or labels were seen than there are")
+        if (counters.flat > state.lifetime.flat).any():
+            raise ValueError("a bucket counts more than the lifetime")
 
 
 def encode_counters(counters: Counters) -> bytes:
@@ -156,4 +178,6 @@ def _unpack_into(array: Ints, data: bytes, start: int) -> int:
     if end > len(data):
         raise IncompatibleState(f"{len(data)} bytes of counters where at least {end} are needed")
     array[...] = np.frombuffer(data, dtype, count=array.size, offset=start + 1).reshape(array.shape)
+    if dtype.itemsize == 8 and (array < 0).any():
+        raise IncompatibleState("a counter is larger than 2⁶³ − 1")
     return end

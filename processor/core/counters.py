@@ -195,6 +195,7 @@ class Counters:
 
     def add_decisions(self, learner: Ints, group: Ints, decided: Ints) -> None:
         """Count requests by group and decision; all arguments have one entry per request."""
+        _check_indices("learner", learner, len(self.flat))
         start, *_ = self.shape.bounds
         self._add(learner * self.shape.size + (start + self._cell(group, decided)), 1)
 
@@ -225,6 +226,8 @@ class Counters:
         ``weight[n]`` how much each label counts (default: one unit).
         """
         _check_indices("decided label", decided, self.shape.labels)
+        _check_indices("learner", learner, len(self.flat))
+        self._check_said(predictions, decided)
         cell = self._cell(group, label)
         units = np.empty(len(cell), np.int64)
         units[...] = self.unit if weight is None else weight
@@ -233,6 +236,20 @@ class Counters:
         for first in range(0, len(cell), at_once):
             some = slice(first, first + at_once)
             self._add_some(start[some], cell[some], label[some], predictions[some], decided[some], units[some])
+
+    def _check_said(self, predictions: Indices, decided: Ints) -> None:
+        """More columns than there are experts or policies would count in other cells."""
+        _, labels, experts, policies = self.shape
+        if predictions.shape[1] > experts or decided.shape[1] > policies:
+            raise InvalidInput(
+                f"{predictions.shape[1]} predictions and {decided.shape[1]} decisions of each case were given for "
+                f"{experts} experts and {policies} policies: extend the state first"
+            )
+        if predictions.size and not ABSENT <= predictions.min() <= predictions.max() < labels:
+            raise InvalidInput(
+                f"a prediction has index {predictions.min()} or {predictions.max()} and there are {labels} labels: use "
+                f"an index of one of them, or {ABSENT} where an expert was absent"
+            )
 
     def _add_some(self, start: Ints, cell: Ints, label: Ints, predictions: Indices, decided: Ints, units: Ints) -> None:
         experts, policies = predictions.shape[1], decided.shape[1]
@@ -299,9 +316,9 @@ def label_weight(positive_parts: int) -> int:
     >>> label_weight(1 << 32) == WEIGHT_UNIT, label_weight(1 << 31) == 2 * WEIGHT_UNIT
     (True, True)
     """
-    if positive_parts <= 0:
+    if not 0 < positive_parts <= 1 << 32:
         raise InvalidInput(
-            "a positive decision of probability 0 cannot have been made: its label has no weight. "
+            f"a positive decision of probability {positive_parts}/2³² cannot have been made: its label has no weight. "
             "Check the propensity recorded with the decision."
         )
     return ((WEIGHT_UNIT << 33) // positive_parts + 1) // 2

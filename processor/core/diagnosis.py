@@ -14,6 +14,9 @@ ENOUGH = 30
 def constant_experts(counters: Counters, axes: Axes, learner: int = 0) -> list[tuple[str, str]]:
     """Experts that have said the same label in every case, with that label.
 
+    As far as the counters can tell: right on one label and on no other. Of three labels or more, an expert could say
+    the others in turn and be found too; it does the same harm.
+
     Such an expert is perfect on its own label and so takes over that label's instances, which wrecks the
     objectives gap, bound and paper; ``mixture`` uses it well.
     """

@@ -31,6 +31,8 @@ def draws(seed: bytes, decision_ids: Iterable[str]) -> Parts:
 
 
 def check_seed(seed: bytes) -> None:
+    if not isinstance(seed, bytes):
+        raise InvalidInput(f"the seed is of type {type(seed).__name__}: use bytes, for example secrets.token_bytes(32)")
     if not MIN_SEED <= len(seed) <= MAX_SEED:
         raise InvalidInput(
             f"the seed has {len(seed)} bytes: use {MIN_SEED} to {MAX_SEED} random bytes, for example "

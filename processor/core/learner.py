@@ -23,6 +23,9 @@ from .state import State
 from .together import IN_FORCE as IN_FORCE
 from .together import Cases, Labels, decide_alike, learn_alike
 
+LATEST = 1 << 53
+"""No time is later than this, in whatever unit."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -90,6 +93,7 @@ class Learner:
         """learners of the same kind and shape can decide together"""
         self.labels = frozenset(settings.labels)
         """those that may be predicted"""
+        self._binary = any(policy.is_binary for policy in self.policies.values())
         axes = Axes.of(groups=settings.groups, labels=settings.labels, experts=settings.experts, policies=self.policies)
         unit = 1 if settings.feedback == "all" else WEIGHT_UNIT
         if state is None:
@@ -98,7 +102,6 @@ class Learner:
             self.state = state
             self._check_state(axes, unit)
             state.extend(axes)
-        self._binary = any(policy.is_binary for policy in self.policies.values())
 
     def clone(self) -> Learner:
         """A copy to change; what is not changed stays shared."""
@@ -119,21 +122,26 @@ class Learner:
     ) -> list[Decision]:
         """Decide many cases by the same rule; nothing is learnt in between.
 
+        Each is decided as it would be alone, by a learner that knows the groups and experts of all of them: what one
+        request brings is known to the others (``make_room``).
+
         ``drawn`` says by id what was drawn, where a record is to be followed instead of the seed. Shadows, of whose
         draws there is no record, then count as the policy in force.
         """
+        times = _times(at, len(requests))
         if not requests:
             return []
         for request in requests:
             self.check(request)
-        experts = {expert for request in requests for expert in request.predictions}
-        self.make_room({request.group for request in requests}, experts)
+        self.make_room(
+            {request.group for request in requests}, {e for request in requests for e in request.predictions}
+        )
         cases = Cases(
             [self],
             [len(requests)],
             [request.decision_id for request in requests],
             [Advice.of(request.group, request.predictions) for request in requests],
-            np.asarray(at if at is not None else [0] * len(requests), dtype=np.int64),
+            times,
             {} if drawn is None else {0: drawn},
         )
         verdicts = decide_alike(cases)
@@ -145,11 +153,12 @@ class Learner:
 
     def learn_batch(self, labelled: Sequence[tuple[Decision, str]], at: Sequence[int] | None = None) -> None:
         """Join many labels; the order does not matter."""
-        axes = self.state.axes
-        truth = np.array([axes.label(label) for _, label in labelled], dtype=np.int64)
-        times = np.asarray(at if at is not None else [0] * len(labelled), dtype=np.int64)
+        truth = np.array([self.state.axes.label(label) for _, label in labelled], dtype=np.int64)
+        times = _times(at, len(labelled))
         if not labelled:
             return
+        self.make_room({d.group for d, _ in labelled}, {expert for d, _ in labelled for expert in d.predictions})
+        axes = self.state.axes
         group = np.array([axes.group_index[d.group] for d, _ in labelled], dtype=np.int64)
         predictions = self._prediction_indices([d.predictions for d, _ in labelled])
         decided = np.array([self._labels_decided(d) for d, _ in labelled], dtype=np.int64)
@@ -182,6 +191,11 @@ class Learner:
     def rule(self, policy: str = IN_FORCE) -> Rule:
         """What a policy would do now."""
         self._check_policy(policy)
+        if not self.state.axes.groups or not self.state.axes.experts:
+            raise InvalidInput(
+                "no group or no expert is known yet, so there is no rule: decide a request first, or name them in "
+                "the settings"
+            )
         counters = self.state.window(self.settings.window)
         return rule_of(self.policies[policy], counters, self.state.axes.labels, self.settings.prior)
 
@@ -228,7 +242,7 @@ class Learner:
                     f'decision "{decision.decision_id}" was "{decision.label}", and with feedback = '
                     f'"positive-only" only the labels of "{positive}" decisions may count: drop this label'
                 )
-        return np.array([label_weight(d.parts[positive]) for d in decisions], dtype=np.int64)
+        return np.array([label_weight(d.parts.get(positive, 0)) for d in decisions], dtype=np.int64)
 
     def make_room(self, groups: Set[str], experts: Set[str]) -> None:
         """Take on groups and experts that were not met before."""
@@ -242,11 +256,18 @@ class Learner:
 
     def check(self, request: Request) -> None:
         """Raise InvalidInput if this request cannot be decided."""
+        for what, name in (("decision_id", request.decision_id), ("group", request.group)):
+            _check_name(what, name)
         if not request.predictions:
             raise InvalidInput(
                 f'request "{request.decision_id}" has no predictions: send at least one expert\'s advice'
             )
-        for label in request.predictions.values():
+        for expert, label in request.predictions.items():
+            _check_name("name of an expert", expert)
+            if type(label) is not str:
+                raise InvalidInput(
+                    f'the prediction of "{expert}" is {label!r}: labels are strings, {one_of(self.labels)}'
+                )
             self.state.axes.label(label)
         if not self.accepts(request.group):
             raise InvalidInput(
@@ -271,3 +292,33 @@ class Learner:
                     f"the state was kept with {what} = {found} and the settings say {wanted}: use the "
                     "settings it was made with, or rebuild it by replay under the new ones"
                 )
+        if self._binary and not set(state.axes.groups) <= set(settings.groups):
+            raise IncompatibleState(
+                f"the state has groups {list(state.axes.groups)} and one of the objectives is for "
+                f'{one_of(settings.groups)} only: use a state of these, or objective "gap" or "mixture"'
+            )
+
+
+def _times(at: Sequence[int] | None, count: int) -> Ints:
+    """When each of ``count`` events happened; 0 if nothing is said."""
+    if at is None:
+        return np.zeros(count, dtype=np.int64)
+    if len(at) != count:
+        raise InvalidInput(f"{len(at)} times were given for {count} events: give one for each, or none at all")
+    for time in at:
+        if isinstance(time, bool | np.bool_) or not isinstance(time, int | np.integer) or abs(time) > LATEST:
+            raise InvalidInput(
+                f"the time {time!r} is not a whole number from −2⁵³ to 2⁵³: use the unit of the settings' bucket, "
+                "such as milliseconds"
+            )
+    return np.array(at, dtype=np.int64)
+
+
+def _check_name(what: str, name: str) -> None:
+    if type(name) is not str:
+        raise InvalidInput(f"the {what} is {name!r}: use a string, str({name!r}) for example")
+    if not name.isascii():
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(f"the {what} is {name!r}, which no bytes can say: remove the lone surrogate") from None

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import problems
 from .counters import Counters
+from .errors import InvalidInput
 from .estimates import Estimates, cross_instance, estimate, keep_rate, weights
 from .exact import Floats, Ints, ordered_sum
 from .rule import Rule
@@ -25,6 +26,10 @@ def rules_of(
 
     ``labels`` are the names behind the counters' label axis; λ may differ between them.
     """
+    if len(labels) != counters.shape.labels:
+        raise InvalidInput(
+            f"{len(labels)} names {list(labels)} were given for {counters.shape.labels} labels: name each"
+        )
     estimates = estimate(counters, prior)
     bases = [_base(policy, estimates) for policy in policies.values()]
     exponents, keep = (np.concatenate(each, axis=2) for each in zip(*bases, strict=True))

@@ -155,6 +155,11 @@ class Rule:
 
     @cached_property
     def selection_parts(self) -> Parts:
+        if not (self.selection >= 0).all() or (np.abs(self.selection.sum(axis=2) - 1) > 1e-9).any():
+            raise InvalidInput(
+                f"the probabilities of the instances are {self.selection.tolist()}: each must be at least 0, and those "
+                "of a group together 1"
+            )
         return quantise(self.selection)
 
     @cached_property
@@ -178,6 +183,8 @@ class Rule:
 
     def chances(self, group: int, present: Mask, learner: int = 0) -> tuple[Parts, Parts]:
         """How likely each instance was [i], and each expert given the instance [i, f], for one case; out of 2³²."""
+        if not present.any():
+            raise InvalidInput("nobody is present: say which experts gave advice, at least one of them")
         experts = self._parts_among(np.array([learner]), np.array([group]), present[None, :])
         return self.selection_parts[learner, group], experts[0]
 

@@ -23,11 +23,27 @@ def _check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
         raise InvalidSettings(f'{field} is "{value}": use {one_of(choices)}.{nearest(value, choices)}')
 
 
+def _check_types(settings: msgspec.Struct) -> None:
+    """msgspec checks what it decodes, and not what is made in Python."""
+    for field in msgspec.structs.fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, str) and "Literal" in str(field.type):
+            continue  # one of a few words, which are named by ``_check_choice``
+        try:
+            msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            raise InvalidSettings(
+                f"{field.name} is {value!r}, which is of the wrong type: {error}. Use plain Python values, and a list "
+                "or tuple where there may be several."
+            ) from None
+
+
 class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """λ: how much equal error rates count against accuracy.
 
     ``fairness`` is one weight for all labels or one per label (binary: the negative label's is λ_FPR, the
-    positive label's λ_FNR). The balance holds from ``from_labels`` joined labels on.
+    positive label's λ_FNR). The balance holds from ``from_labels`` joined labels on; of a learner with a window these
+    are the labels in its window.
     """
 
     fairness: float | dict[str, float] = 1.0
@@ -35,6 +51,7 @@ class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     from_labels: int = 0
 
     def __post_init__(self) -> None:
+        _check_types(self)
         for name, weight in (("regret", self.regret), *_named(self.fairness)):
             if not 0.0 <= weight <= 1e6:
                 raise InvalidSettings(f"λ for {name} is {weight}: use a number from 0 to 1000000")
@@ -60,6 +77,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     balance: tuple[Balance, ...] = (Balance(),)
 
     def __post_init__(self) -> None:
+        _check_types(self)
         _check_choice("policy", self.policy, POLICIES)
         _check_choice("objective", self.objective, OBJECTIVES)
         if isinstance(self.eta, str):
@@ -113,9 +131,10 @@ class Prior(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many labels' worth an expert that abstains is drawn to the mean of its cell."""
 
     def __post_init__(self) -> None:
+        _check_types(self)
         for field in self.__struct_fields__:
             if not 0.0 < getattr(self, field) <= 1e6:
-                raise InvalidSettings(f"prior {field} is {getattr(self, field)}: use a positive number")
+                raise InvalidSettings(f"prior {field} is {getattr(self, field)}: use a positive number up to a million")
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -148,6 +167,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Learn from this many of the newest buckets; None is the lifetime."""
 
     def __post_init__(self) -> None:
+        _check_types(self)
+        for what, given in (("groups", self.groups), ("experts", self.experts)):
+            if len(set(given)) != len(given):
+                raise InvalidSettings(f"{what} are {list(given)}: name each once")
         if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:
             raise InvalidSettings(f"labels are {list(self.labels)}: name at least two, each once")
         if self.positive is not None and self.positive not in self.labels:
@@ -206,8 +229,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def _check_buckets(self) -> None:
         for field in ("bucket", "keep"):
-            if getattr(self, field) < 1:
-                raise InvalidSettings(f"{field} is {getattr(self, field)}: use a whole number from 1 up")
+            if not 1 <= getattr(self, field) <= 1 << 53:
+                raise InvalidSettings(f"{field} is {getattr(self, field)}: use a whole number from 1 to 2⁵³")
         if self.window is not None and not 1 <= self.window <= self.keep:
             raise InvalidSettings(
                 f"window is {self.window} buckets but {self.keep} are kept: use 1 to {self.keep}, or raise keep"

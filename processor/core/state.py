@@ -34,6 +34,9 @@ class State:
     """buckets that are other than they are stored although no batch has changed them; a clone has them as changed"""
 
     def __post_init__(self) -> None:
+        for what, value in (("bucket", self.bucket), ("keep", self.keep), ("unit", self.unit)):
+            if type(value) is not int or not 1 <= value <= 1 << 53:
+                raise InvalidInput(f"{what} is {value!r}: use a whole number from 1 up")
         self.lifetime = Counters.zeros(self.axes, unit=self.unit)
 
     @property
@@ -93,6 +96,11 @@ class State:
             raise IncompatibleState(
                 f"a state with buckets of {self.bucket} and labels in units of {self.unit} cannot take one with "
                 f"{other.bucket} and {other.unit}: rebuild one of them by replay under the other's settings"
+            )
+        if self.axes.labels != other.axes.labels:
+            raise IncompatibleState(
+                f"a state of labels {list(self.axes.labels)} cannot take one of {list(other.axes.labels)}: labels are "
+                "fixed by the settings. Rebuild one of them by replay under the other's settings."
             )
         self.extend(other.axes)
         self.keep = min(self.keep, other.keep)

@@ -26,13 +26,12 @@ def bounds_of(rule: Rule, counters: Counters, prior: Prior) -> dict[str, list[fl
     experts = rule.exponents.shape[3]
     pi = weights(rule.exponents, rule.keep)
     cross = cross_instance(pi, estimates.error)
-    _, groups, kinds, _ = cross.shape
     eta = 1.0 - rule.keep.min(axis=(1, 2))
     right = np.diagonal(cross, axis1=2, axis2=3)
     extra = np.einsum("bgk,bgky->bgy", rule.selection, cross - right[:, :, None, :])
-    best = (estimates.labels * estimates.error.min(axis=1)).sum(axis=(1, 2))
-    alpha = (estimates.labels * extra).sum(axis=(1, 2))
-    regret = eta * best + groups * kinds * log(max(experts, 2)) / eta + alpha
+    of_instance = 1.0 - rule.keep
+    learning = of_instance * estimates.labels * estimates.error.min(axis=1) + log(max(experts, 2)) / of_instance
+    regret = (learning + estimates.labels * extra).sum(axis=(1, 2))
     printed = np.array([printed_gamma(min(float(one), 0.499)) for one in eta])
     return {
         REGRET: regret.tolist(),

@@ -207,7 +207,7 @@ def test_labels_are_counted_as_one_by_one(seed: int, weighted: bool) -> None:
 
 @pytest.mark.parametrize(("group", "label", "decided"), [(2, 0, 0), (0, 2, 0), (0, 0, 2), (-1, 0, 0)])
 def test_an_index_beyond_its_axis_is_refused_and_not_counted_elsewhere(group: int, label: int, decided: int) -> None:
-    counters = Counters.zeros(Axes.of(groups="AB", labels="01", experts=["m"], policies=["p"]))
+    counters = Counters.zeros(Axes.of(groups=["A", "B"], labels=["0", "1"], experts=["m"], policies=["p"]))
     one = np.zeros(1, dtype=np.int64)
     with pytest.raises(InvalidInput, match="index"):
         counters.add_labels(one, one + group, one + label, one[:, None], one[:, None] + decided)

@@ -144,7 +144,7 @@ COMMANDS = [
     ["synthetic", "--runs", "2", "--rounds", "300", "--mu-b", "0.3"],
     ["pareto", "--runs", "1", "--rounds", "300"],
     ["delay", "--runs", "2", "--rounds", "300", "--distribution", "fixed:50"],
-    ["stress", "--runs", "1", "--rounds", "4400"],
+    ["stress", "--runs", "1", "--rounds", "5000"],
 ]
 
 

@@ -67,6 +67,20 @@ def test_every_decision_recomputed_alone_equals_the_one_in_the_batch(policy: Pol
         assert Learner(learner.settings, SEED, decode_state(state)).decide(case) == decision
 
 
+@pytest.mark.parametrize("objective", ["gap", "mixture"])
+@given(seed=seeds)
+def test_what_a_batch_names_for_the_first_time_is_known_to_all_of_it(objective: str, seed: int) -> None:
+    learner = taught(Policy(objective=objective), seed)  # type: ignore[arg-type]
+    state = learner.encode()
+    strangers = [Request("from-c", "C", {"e0": "grant"}), Request("by-new", "A", {"new": "deny", "e1": "grant"})]
+    cases = [*requests(np.random.default_rng([seed, 3]), 6), *strangers]
+    together = learner.decide_batch(cases)
+    for case, decision in zip(cases, together, strict=True):
+        alone = Learner(learner.settings, SEED, decode_state(state))
+        alone.make_room({"C"}, {"new"})
+        assert alone.decide(case) == decision
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.name)
 @given(seed=seeds)
 def test_a_decision_follows_an_expert_that_was_present_and_its_probabilities_sum_to_one(
@@ -259,7 +273,7 @@ class TestBadInput:
             Learner(settings(), SEED, other)
 
     def test_a_name_that_is_no_string(self) -> None:
-        with pytest.raises(InvalidInput, match="3 is not a name"):
+        with pytest.raises(InvalidInput, match=r"the group is 3: use a string, str\(3\)"):
             Learner(settings(), SEED).decide(Request("x", 3, {"rule": "grant"}))  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(

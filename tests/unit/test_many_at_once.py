@@ -106,7 +106,7 @@ def test_any_entries_are_read_together(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("tenants", [[0], [1, 1], [0, 1, 0]])
 def test_tables_of_many_tenants_say_what_each_says_alone(tenants: list[int]) -> None:
-    axes = Axes.of(groups="AB", labels="xyz", experts="mn", policies=["p"])
+    axes = Axes.of(groups=["A", "B"], labels=["x", "y", "z"], experts=["m", "n"], policies=["p"])
     orders = [("AB", "mn", "xyz"), ("BA", "nm", "zxy")]
     each = [Tables(Names(*map(Met, order), Met(["p"])), axes) for order in orders]
     row = np.array([place for place, _ in enumerate(tenants) for _ in range(4)])

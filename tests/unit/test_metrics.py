@@ -140,3 +140,12 @@ def test_decisions_that_never_get_labels_are_found() -> None:
     assert unlabelled_decisions(counters, axes(), policy=0) == ["y0"]
     counters.outcomes[0, 0, 0, 0, 0] = 1
     assert unlabelled_decisions(counters, axes(), policy=0) == []
+
+
+def test_under_auto_each_instance_pays_for_its_own_rate() -> None:
+    counters = Counters.zeros(axes(experts=2))
+    counters.labels[0] = counters.seen[0] = counters.trials[0] = [[100_000, 100_000], [2, 100_000]]
+    counters.losses[0] = counters.trials[0] // 10
+    bound = paper_bounds(rule_of(Policy(eta="auto"), counters, ("y0", "y1")), counters).regret
+    seen_often = np.log(2) / np.sqrt(8 * np.log(2) / 100_000)
+    assert bound > 3 * seen_often
