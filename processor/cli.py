@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Annotated
 
@@ -12,14 +13,20 @@ from processor.terminal import terminal
 from producers.commands import app as produce
 
 from . import __version__
+from .adapters.log import Retry
 from .audit.audit_commands import register as register_audits
 from .audit.record_commands import register as register_recordings
 from .audit.report_commands import register as register_report
 from .audit.whatif_commands import register as register_whatif
 from .core.errors import GForceError
 from .experiments.commands import app as experiment
-from .runtime.commands import run
+from .runtime.commands import example, run
 from .runtime.operator_commands import register
+
+UNREACHED = (
+    "Is Kafka up where kafka.bootstrap_servers says (--config, or GFORCE_KAFKA__BOOTSTRAP_SERVERS)? "
+    "[bold]gforce doctor[/] tries it, and Redis too."
+)
 
 app = typer.Typer(
     name="gforce",
@@ -30,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command()(run)
+app.command("config")(example)
 register(app)
 register_recordings(app)
 register_audits(app)
@@ -67,12 +75,28 @@ def demo(
     run(rounds, pace, seed, keep)
 
 
+def _flowing(commands: typer.Typer) -> None:
+    """Have help texts broken where the terminal ends, and not a second time where the source does."""
+    for command in commands.registered_commands:
+        paragraphs = inspect.getdoc(command.callback) if command.callback else None
+        command.help = "\n\n".join(part.replace("\n", " ") for part in (paragraphs or "").split("\n\n"))
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _flowing(group.typer_instance)
+
+
+_flowing(app)
+
+
 def main() -> None:
     """Run a command; what a person did wrong ends in one line and exit code 2."""
     try:
         app()
     except GForceError as error:
-        terminal(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        console = terminal(stderr=True)
+        console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        if isinstance(error, Retry):
+            console.print(UNREACHED, highlight=False)
         sys.exit(2)
 
 

@@ -276,6 +276,6 @@ def _conclude(console: Console, running: Embedded) -> None:
     console.print(
         "\nGroupAware is a little more accurate and treats the groups very differently.\n"
         "G-FORCE treats them alike. Next: [bold]gforce experiment synthetic[/] reproduces the paper,\n"
-        "[bold]gforce --help[/] shows the rest.\n",
+        "[bold]gforce demo --keep[/] leaves the status page up, [bold]gforce --help[/] shows the rest.\n",
         highlight=False,
     )

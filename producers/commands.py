@@ -34,7 +34,7 @@ Contradicting = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="Share of labels followed by the other label: dead letters.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same cases.")]
-Run = Annotated[str | None, typer.Option("--run", help="Start of every decision id. [default: at random]")]
+Run = Annotated[str | None, typer.Option("--run", help="Start of every decision id. \\[default: at random]")]
 
 
 @app.command("synthetic", epilog=CODES)
@@ -63,7 +63,7 @@ def synthetic(
 ) -> None:
     """A synthetic population whose experts are each good at one group and label: the paper's, with more of all.
 
-    Labels are "false" and "true", as in [tenants.default]. Records carry the tenant as key and go where Java's
+    Labels are "false" and "true", as in \\[tenants.default]. Records carry the tenant as key and go where Java's
     partitioner puts it.
     """
     from .stream import population, synthetic_cases
@@ -80,8 +80,8 @@ def dataset(
     name: Annotated[str, typer.Argument(help="adult, compas or german.")],
     data_dir: Annotated[Path, typer.Option(help="Folder with the files as their authors publish them.")],
     config: ConfigFile = None,
-    count: Annotated[int | None, typer.Option(min=1, help="At most so many cases. [default: the paper's]")] = None,
-    tenant: Annotated[str | None, typer.Option(help="[default: the data set's name]")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="At most so many cases. \\[default: the paper's]")] = None,
+    tenant: Annotated[str | None, typer.Option(help="\\[default: the data set's name]")] = None,
     rate: Rate = 0.0,
     delay: LabelDelay = "geometric:500",
     lost: Lost = 0.0,

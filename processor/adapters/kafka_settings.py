@@ -12,6 +12,7 @@ Properties = Mapping[str, str | int | float | bool]
 GroupProtocol = Literal["classic", "consumer"]
 
 log = logging.getLogger("gforce.kafka")
+log.addHandler(logging.NullHandler())  # where no log is set up, as in commands, the error that ends them says it all
 
 # Ours to set, with the reason that is shown to who tries; a value equal to ours is let through.
 CONSUMER: dict[str, tuple[str, str]] = {

@@ -94,7 +94,7 @@ def audit(
     started = time.monotonic()
     for role in ("journal", "requests", "feedback"):
         if not source.has(role):
-            raise NotAuditable(f"there are no {role} in this record: without them nothing can be recomputed")
+            raise NotAuditable(f"this record has nothing of topic {role}: without it nothing can be recomputed")
     there = source.partitions("journal")
     chosen = there if partitions is None else list(partitions)
     if missing := sorted(set(chosen) - set(there)):
@@ -147,14 +147,15 @@ def _few(source: Source, chosen: Sequence[int]) -> bool:
 
 
 def heads(texts: Sequence[str]) -> dict[int, str]:
-    """Heads somebody kept elsewhere, each ``partition=lineage:sequence:digest``; a leading ``1:`` may be there.
+    """Heads somebody kept elsewhere, each ``partition=lineage:sequence:digest``; a leading ``1:`` may be there, and the
+    words before it that an audit prints.
 
-    >>> heads(["0=ab12:7:ffee"])
-    {0: '1:ab12:7:ffee'}
+    >>> heads(["0=ab12:7:ffee", "head, to be kept elsewhere: 1=cd34:9:0011"])
+    {0: '1:ab12:7:ffee', 1: '1:cd34:9:0011'}
     """
     found: dict[int, str] = {}
     for text in texts:
-        number, _, identity = text.strip().partition("=")
+        number, _, identity = text.strip().rpartition(": ")[2].partition("=")
         identity = identity if identity.count(":") == 3 else f"1:{identity}"
         if not number.strip().isdigit() or Identity.parse(identity) is None:
             raise InvalidInput(f'"{text}" is no head: write partition=lineage:sequence:digest, as an audit prints it')

@@ -90,5 +90,7 @@ def _conclusion(found: Audit, where: str) -> None:
     say(f"draws: {found.draws} ({draws[found.draws]})")
     say(f"end: {found.end} ({ends[found.end]})")
     for one in span:
-        say(f"head, to be kept elsewhere: {one.partition}={one.head.removeprefix('1:')}")
+        # never broken into two lines: it is there to be copied
+        text = escape(f"head, to be kept elsewhere: {one.partition}={one.head.removeprefix('1:')}")
+        terminal().print(text, highlight=False, soft_wrap=True)
     terminal().print(f"[bold {COLOURS[found.verdict]}]{found.verdict}[/]", highlight=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ SeedFile = Annotated[
     typer.Option(
         "--seed-file",
         help='Seeds: TOML with seed = "…" (the processor\'s) and \\[tenants] with name = "…"; or one seed alone. '
-        "\\[default: those of --config]",
+        "\\[default: those of --config and of the environment, GFORCE_PROCESSING__SEED]",
         exists=True,
     ),
 ]
@@ -55,7 +56,7 @@ def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Pat
     """A record to read, and the seeds that were given for it. Without a recording it is read from Kafka."""
     secrets = Secrets.of_file(seed_file) if seed_file else Secrets()
     settings: Config | None = None
-    if config is not None or not recording:
+    if config is not None or not recording or "GFORCE_PROCESSING__SEED" in os.environ:
         settings, seed_missing = loaded(config)
         secrets += Secrets.of_config(settings, seedless=seed_missing is not None)
     if recording:

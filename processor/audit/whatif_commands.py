@@ -109,6 +109,9 @@ def whatif(
         document(answer)
     else:
         _tell(answer, pictures)
+    asked_for = [one for tenant in answer.tenants for one in tenant.settings]
+    if asked_for and all(one.refused for one in asked_for):
+        raise typer.Exit(2)
     raise typer.Exit(0 if answer.reproduced == answer.decisions else 1)
 
 

@@ -31,7 +31,7 @@ def synthetic(
     mu_a: Annotated[float, typer.Option(min=0.01, max=0.99, help="Base rate of group A.")] = 0.7,
     mu_b: Annotated[
         list[float] | None,
-        typer.Option(min=0.01, max=0.99, help="Base rate of group B; may be repeated. [default: the paper's five]"),
+        typer.Option(min=0.01, max=0.99, help="Base rate of group B; may be repeated. \\[default: the paper's five]"),
     ] = None,
     figures: Folder = FIGURES,
     json: Json = None,
@@ -64,10 +64,10 @@ def real(
     ],
     dataset: Annotated[
         list[str] | None,
-        typer.Option(help="adult, compas or german; may be repeated. [default: all three]"),
+        typer.Option(help="adult, compas or german; may be repeated. \\[default: all three]"),
     ] = None,
     splits: Annotated[
-        int | None, typer.Option(min=1, help="Fresh random splits. [default: adult 4, compas 20, german 40]")
+        int | None, typer.Option(min=1, help="Fresh random splits. \\[default: adult 4, compas 20, german 40]")
     ] = None,
     seed: Seed = 1,
     figures: Folder = FIGURES,

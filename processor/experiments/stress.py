@@ -240,6 +240,7 @@ def _print(rows: list[Row], limit: float, settled: dict[str, LongRun], runs: int
         ],
         [
             f"{runs} runs of {rounds} rounds; gaps (FPR / FNR where there are two labels) · loss.",
+            "Asked for: what the design of this project wants to see, gaps · loss.",
             "Mixture under abstention: where no expert with a share is present, GroupAware's weights say who is asked.",
             "Uniform fallback: all are asked alike. The figure asked for is of that kind; it is not what is shipped.",
             f"Worked out, the first settles at {_settled(settled['all'])}, the second at {_settled(settled[UNIFORM])}.",

@@ -41,13 +41,16 @@ def load_embedded(path: Path | None) -> Config:
 def run(
     config: ConfigFile = None,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="Without Kafka: read JSON lines, write JSON lines, keep nothing.")
+        bool,
+        typer.Option(
+            "--embedded", help="Without Kafka: read JSON lines, write JSON lines, keep nothing; no journal, no audit."
+        ),
     ] = False,
     source: Annotated[
-        Path | None, typer.Option("--input", help="With --embedded: the file to read. [default: standard input]")
+        Path | None, typer.Option("--input", help="With --embedded: the file to read. \\[default: standard input]")
     ] = None,
     sink: Annotated[
-        Path | None, typer.Option("--output", help="With --embedded: the file to write. [default: standard output]")
+        Path | None, typer.Option("--output", help="With --embedded: the file to write. \\[default: standard output]")
     ] = None,
 ) -> None:
     """Run the processor until it is told to stop (SIGTERM or Ctrl-C).
@@ -55,6 +58,8 @@ def run(
     With --embedded each input line is {"topic": "requests", "key": "acme", "payload": {…}, "ts": 1700000000000};
     topic is requests or feedback, the key is the tenant, ts may be left out.
     """
+    if not embedded and (source or sink):
+        raise typer.BadParameter("--input and --output go with --embedded: without it the processor reads Kafka")
     if embedded:
         _run_embedded(load_embedded(config), source, sink)
         return
@@ -65,8 +70,13 @@ def run(
     Service(settings).run()
 
 
+def example() -> None:
+    """Print a configuration file in which every setting is explained: gforce config > gforce.toml."""
+    typer.echo(configuration.example_text(), nl=False)
+
+
 def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
-    from .embedded import run_lines
+    from .embedded import as_they_come, run_lines
 
     console = terminal(stderr=True)
     console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
@@ -74,6 +84,7 @@ def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> Non
         source.open(encoding="utf-8") if source else sys.stdin as lines,
         sink.open("w", encoding="utf-8") if sink else sys.stdout as out,
     ):
-        totals = run_lines(config, lines, lambda line: print(line, file=out))
+        came = lines if source else as_they_come(lines)
+        totals = run_lines(config, came, lambda line: print(line, file=out, flush=not source))
     shown = ("records", "decisions", "labels_joined")
     console.print(", ".join(f"{totals.get(name, 0)} {name.replace('_', ' ')}" for name in shown), style="dim")

@@ -15,7 +15,18 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Reason = Annotated[str | None, typer.Option(help="Only of this reason, for example unknown-decision.")]
+
+def _known(reason: str | None) -> str | None:
+    from processor.core.errors import nearest, one_of
+    from processor.core.events import Reason as Known
+
+    known = [str(one) for one in Known]
+    if reason is not None and reason not in known:
+        raise typer.BadParameter(f'"{reason}" is no reason: use {one_of(known)}.{nearest(reason, known)}')
+    return reason
+
+
+Reason = Annotated[str | None, typer.Option(callback=_known, help="Only of this reason, for example unknown-decision.")]
 Tenant = Annotated[str | None, typer.Option(help="Only of this tenant (the record's key).")]
 Since = Annotated[str | None, typer.Option(help='Only of the last "2h", "7d", … .')]
 

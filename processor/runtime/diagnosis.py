@@ -30,7 +30,7 @@ def examine(place: Place, seed_missing: str | None) -> list[Finding]:
         _inner_loops(),
         *session(place.config),
         *_tried("Redis", lambda: _redis(place)),
-        *_tried("Kafka", lambda: _kafka(place)),
+        *_tried("Kafka", lambda: _kafka(place), at=place.config.kafka.bootstrap_servers),
     ]
     if unreachable(findings, "Kafka"):
         return findings  # each of the others would only wait for its own timeout
@@ -46,15 +46,21 @@ def examine(place: Place, seed_missing: str | None) -> list[Finding]:
     return findings + [finding for name, check in on_kafka.items() for finding in _tried(name, check)]
 
 
+REMEDIES = {
+    "Kafka": "start it, or correct kafka.bootstrap_servers, and what it needs in kafka.properties",
+    "Redis": "start it, or correct redis.url",
+}
+
+
 def unreachable(findings: Iterable[Finding], *what: str) -> bool:
     return any(one.what in what and one.level == "problem" for one in findings)
 
 
-def _tried(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _tried(name: str, check: Callable[[], Iterator[Finding]], at: str = "") -> Iterator[Finding]:
     try:
         yield from check()
     except GForceError as error:
-        yield Finding("problem", name, str(error))
+        yield Finding("problem", name, f"{at}: {error}" if at else str(error), REMEDIES.get(name, ""))
 
 
 def foresights(place: Place) -> list[Forecast]:

@@ -6,12 +6,14 @@ Nothing outlives the process. It is for trying things, for tests, and for runnin
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import Empty, Queue
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -27,6 +29,10 @@ from .config import Config
 from .worker import Worker
 
 PARTITIONS = 4
+A_MOMENT = 0.2
+"""Seconds without a line after which what has come through a pipe is processed."""
+MOST_WAITING = 20_000
+"""Lines that are read ahead."""
 
 
 @dataclass
@@ -112,10 +118,37 @@ def embedded(
         folder.cleanup()
 
 
-def run_lines(config: Config, lines: Iterable[str], write: Callable[[str], None]) -> dict[str, int]:
+def as_they_come(stream: TextIO) -> Iterator[str | None]:
+    """The lines of a pipe, and None whenever none has come for a moment: somebody waits for what was decided."""
+    came: Queue[str | Exception | None] = Queue(maxsize=MOST_WAITING)
+
+    def read() -> None:
+        try:
+            for line in stream:
+                came.put(line)
+            came.put(None)
+        except Exception as error:  # bytes that are no text, for example: for whoever waits for the line
+            came.put(error)
+
+    threading.Thread(target=read, name="lines", daemon=True).start()
+    while True:
+        try:
+            line = came.get(timeout=A_MOMENT)
+        except Empty:
+            yield None
+            line = came.get()
+        if line is None:
+            return
+        if isinstance(line, Exception):
+            raise line
+        yield line
+
+
+def run_lines(config: Config, lines: Iterable[str | None], write: Callable[[str], None]) -> dict[str, int]:
     """Read records as JSON lines, process them, and write what comes out in the same shape. Returns the totals.
 
-    Time is that of the records: a file of last year does not expire because it is read today.
+    None among the lines is a pause, in which all that has come is processed. Time is that of the records: a file of
+    last year does not expire because it is read today.
     """
     latest = [0]
 
@@ -124,7 +157,12 @@ def run_lines(config: Config, lines: Iterable[str], write: Callable[[str], None]
 
     with embedded(config, clock) as running:
         outputs = (running.worker.topics.decisions, running.worker.topics.dead_letters, running.worker.topics.alerts)
-        for number, line in enumerate(lines, start=1):
+        number = 0
+        for line in lines:
+            if line is None:
+                _flush(running, outputs, write)
+                continue
+            number += 1
             if not line.strip():
                 continue
             topic, key, value, timestamp = _parse(number, line, running.worker.topics.inputs)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from hmac import compare_digest
 
 import msgspec
@@ -78,9 +79,13 @@ class HttpServer:
             Starlette(routes=routes), host=host, port=port, log_level="error", access_log=False, lifespan="off"
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
         self._stopping = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="figures", daemon=True)
+
+    def _serve(self) -> None:
+        with suppress(SystemExit):  # by which uvicorn says that it cannot listen: ``start`` finds the thread gone
+            self._server.run()
 
     def start(self) -> None:
         self._thread.start()

@@ -134,7 +134,7 @@ def reset(
 
 def rebuild(
     config: ConfigFile = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="Only this one. [default: all]")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this one. \\[default: all]")] = None,
     force: Annotated[bool, typer.Option("--force", help="Even while a processor is alive.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -167,7 +167,7 @@ def resume(
     partition: Annotated[int, typer.Argument(min=0, help="The partition that the breaker has stopped.")],
     config: ConfigFile = None,
     url: Annotated[
-        str | None, typer.Option(help="The processor that owns it. [default: host and port of \\[http]]")
+        str | None, typer.Option(help="The processor that owns it. \\[default: host and port of \\[http]]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -194,7 +194,7 @@ def acknowledge(
     number: Annotated[int, typer.Argument(min=1, help="The alert's number, as on the topic and the page.")],
     config: ConfigFile = None,
     url: Annotated[
-        str | None, typer.Option(help="The processor that has the tenant. [default: host and port of \\[http]]")
+        str | None, typer.Option(help="The processor that has the tenant. \\[default: host and port of \\[http]]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

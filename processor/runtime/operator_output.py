@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from math import isnan
@@ -30,11 +31,13 @@ def document(content: Any) -> None:
 
 
 def say(text: str) -> None:
-    terminal().print(escape(text), highlight=False)
+    terminal().print(escape(text), highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    shown = Table(*columns, title=title or None, title_justify="left", title_style="bold")
+    shown = Table(title=title or None, title_justify="left", title_style="bold")
+    for column in columns:
+        shown.add_column(column, overflow="fold")  # what is cut off cannot be pasted elsewhere
     for row in rows:
         shown.add_row(*row)
     terminal().print(shown, highlight=False)

@@ -35,13 +35,12 @@ class Service:
         config: Config,
         make_worker: Callable[[Config, Callable[[str, dict[str, object]], None]], Worker] = worker_of,
     ) -> None:
-        self._config = config
+        self._config, self._make_worker = config, make_worker
         self._stop = threading.Event()
         self._resumes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._acknowledged: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._status = Status()
         self._turned = time.monotonic()
-        self._worker = make_worker(config, self._notify)
         token = config.http.token.reveal() if config.http.token else None
         self._http = HttpServer(
             config.http.host,
@@ -60,32 +59,38 @@ class Service:
         """Until SIGTERM or SIGINT; what has been read is committed before it returns."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
-        self._http.start()
+        self._http.start()  # first: whoever finds the port taken must not take partitions from who holds it
+        try:
+            self._run(self._make_worker(self._config, self._notify))
+        finally:
+            self._http.stop()
+        log(logging.INFO, "stopped")
+
+    def _run(self, worker: Worker) -> None:
+        self._turned = time.monotonic()
         gc.freeze()  # what is there now stays; and a batch makes more objects than the collector expects of a program
         gc.set_threshold(200_000, 20, 100)
         sys.setswitchinterval(SWITCH_EVERY)
         log(logging.INFO, "started", instance=self._config.kafka.instance, port=self._config.http.port)
         try:
-            self._loop()
-            self._worker.drain()
+            self._loop(worker)
+            worker.drain()
         finally:
-            self._worker.close()
-            self._http.stop()
-        log(logging.INFO, "stopped")
+            worker.close()
 
-    def _loop(self) -> None:
+    def _loop(self, worker: Worker) -> None:
         stalled: set[int] = set()
         looked = 0.0
         while not self._stop.is_set():
-            self._worker.run_once()
+            worker.run_once()
             self._turned = time.monotonic()
             while not self._resumes.empty():
-                self._worker.resume(self._resumes.get())
+                worker.resume(self._resumes.get())
             while not self._acknowledged.empty():
-                self._worker.acknowledge(*self._acknowledged.get())
+                worker.acknowledge(*self._acknowledged.get())
             if time.monotonic() - looked >= STATUS_EVERY:
                 looked = time.monotonic()
-                self._status = status_of(self._worker, tick(), self._config.processing.stall_seconds)
+                self._status = status_of(worker, tick(), self._config.processing.stall_seconds)
                 stalled = self._report_stalls(stalled)
 
     def _current(self) -> Status:

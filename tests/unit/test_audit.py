@@ -621,7 +621,7 @@ def test_inputs_that_retention_has_taken_are_not_auditable_from_the_beginning(so
 
 def test_a_record_without_journal_is_not_auditable(source: MemorySource) -> None:
     source.records = {place: kept for place, kept in source.records.items() if place[0] != "journal"}
-    with pytest.raises(NotAuditable, match="no journal"):
+    with pytest.raises(NotAuditable, match="nothing of topic journal"):
         run(source)
 
 

@@ -52,7 +52,7 @@ def fair(tenants: Sequence[TenantReport]) -> Statement:
     by_tone = {tone: [t for t in tenants if t.statement.tone == tone] for tone in ("good", "open", "bad")}
     said = {
         "good": "within tolerance beyond doubt",
-        "bad": "above tolerance",
+        "bad": "above tolerance, or had an alert that says so",
         "open": "not settled by the labels that have come",
     }
     parts = [
@@ -62,7 +62,7 @@ def fair(tenants: Sequence[TenantReport]) -> Statement:
     if by_tone["bad"]:
         names = ", ".join(f"“{t.figures.name}”" for t in by_tone["bad"][:5])
         more = f" and {len(by_tone['bad']) - 5} more" if len(by_tone["bad"]) > 5 else ""
-        return Statement("bad", "Not every tenant is fair", f"{text} Above: {names}{more}.")
+        return Statement("bad", "Not every tenant is fair", f"{text} These are {names}{more}.")
     if by_tone["open"]:
         return Statement("open", "It is not settled whether all tenants are fair", text)
     return Statement("good", "All tenants are fair", text)

@@ -38,7 +38,7 @@ DEAD_REASONS: dict[str, str] = {
     Reason.CONTRADICTING_LABEL: "the decision already had another label",
     Reason.UNKNOWN_DECISION: "a label waited for its request, and none came",
     Reason.EXPIRED_DECISION: "the label came after its decision had expired",
-    Reason.LABEL_NOT_EXPECTED: "a label for a decision that gets none",
+    Reason.LABEL_NOT_EXPECTED: "a label came for a decision that gets none",
     Reason.INTERNAL: "a fault of the processor itself",
 }
 

@@ -107,7 +107,7 @@ export class Overview {
     const facts = [
       ["Processor", ready && well === partitions.length ? "Ready" : "Not ready"],
       ["Partitions", `${well} of ${partitions.length} ready`],
-      ["Decisions", `${count(this.data.totals.decisions ?? 0)}${this.rate >= 0.5 ? ` · ${count(Math.round(this.rate))}/s` : ""}`],
+      ["Decisions", `${count(this.data.totals.decisions ?? 0)} since its start${this.rate >= 0.5 ? ` · ${count(Math.round(this.rate))}/s` : ""}`],
       ["Waiting for labels", `${count(sum(this.rows.map((row) => row.pending)))}${Number.isFinite(oldest) ? ` · oldest ${atMost(oldest)}` : ""}`],
       ["Lag", count(sum(partitions.map(behind)))],
     ];
