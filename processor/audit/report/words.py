@@ -99,7 +99,8 @@ def fairness_statement(figures: TenantFigures) -> Statement:
     said = f"The largest difference between two groups’ error rates is {band(gap)}."
     tolerance = figures.tolerance
     if isnan(gap.lower):
-        return Statement("open", name, said)
+        hidden = "Labels come for positive decisions only: this is an estimate, and there is no band for it."
+        return Statement("open", name, f"{said} {hidden}")
     if isnan(tolerance):
         return Statement("open", name, f"{said} No tolerance was set.")
     if any(alert.kind == "tolerance" for alert in figures.alerts):
@@ -202,7 +203,8 @@ METHOD: tuple[tuple[str, str], ...] = (
         "Error rates and gaps",
         "An error rate is the share of cases of a group, with a certain true label, that were decided otherwise. A "
         "gap is the largest difference between two groups. Rates are shown beside gaps, because a gap can also be "
-        "closed by treating one group worse. Only cases whose label has come can count.",
+        "closed by treating one group worse. Only cases whose label has come can count; for a tenant that gets labels "
+        "for positive decisions only, the others are estimated, by how likely it was that a label would come.",
     ),
     (
         "The bands",
@@ -222,9 +224,10 @@ METHOD: tuple[tuple[str, str], ...] = (
     (
         "What-if",
         "The same requests, labels, times and draws under another setting. This is exact, because what every expert "
-        "said was recorded, and because labels come whatever was decided. Drawn figures are what would have "
-        "happened; expected ones are the mean over all draws, and have less noise. Differences are taken on the "
-        "same cases: the share that only one of the two settings decided wrongly.",
+        "said was recorded, and because labels come whatever was decided; a tenant that gets labels for positive "
+        "decisions only cannot be asked. Drawn figures are what would have happened; expected ones are the mean over "
+        "all draws, and have less noise. Differences are taken on the same cases: the share that only one of the two "
+        "settings decided wrongly.",
     ),
 )
 
