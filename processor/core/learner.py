@@ -157,12 +157,12 @@ class Learner:
         times = _times(at, len(labelled))
         if not labelled:
             return
+        weight = self._weights([d for d, _ in labelled])
         self.make_room({d.group for d, _ in labelled}, {expert for d, _ in labelled for expert in d.predictions})
         axes = self.state.axes
         group = np.array([axes.group_index[d.group] for d, _ in labelled], dtype=np.int64)
         predictions = self._prediction_indices([d.predictions for d, _ in labelled])
         decided = np.array([self._labels_decided(d) for d, _ in labelled], dtype=np.int64)
-        weight = self._weights([d for d, _ in labelled])
         row = np.zeros(len(labelled), dtype=np.int64)
         learn_alike([self], Labels(row, times, group, truth, predictions, decided, weight))
 

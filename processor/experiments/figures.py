@@ -129,14 +129,14 @@ def pareto_front(points: Sequence[Point], limit: float) -> Any:
         )
         for point in mine:
             if point.lambda_fairness in MARKED.get(name, ()):
-                side = (6, 4) if name == lineup.GAP.name else (-6, -4)
+                side = (6, 4) if name == lineup.GAP.name else (-7, 0)  # below, the axis would be in the way
                 axis.annotate(
                     f"{point.lambda_fairness:g}",
                     (point.loss, point.mean_gap),
                     textcoords="offset points",
                     xytext=side,
                     ha="left" if side[0] > 0 else "right",
-                    va="bottom" if side[1] > 0 else "top",
+                    va="bottom" if side[1] > 0 else "center",
                     fontsize=8,
                     color=lineup.COLOURS[name],
                 )
