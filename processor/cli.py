@@ -13,6 +13,7 @@ from processor.terminal import terminal
 from producers.commands import app as produce
 
 from . import __version__
+from .adapters.kafka_settings import LastWords
 from .adapters.log import Retry
 from .audit.audit_commands import register as register_audits
 from .audit.record_commands import register as register_recordings
@@ -96,6 +97,8 @@ def main() -> None:
         console = terminal(stderr=True)
         console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         if isinstance(error, Retry):
+            if LastWords.text:
+                console.print(escape(f"The last trouble was: {LastWords.text}"), highlight=False)
             console.print(UNREACHED, highlight=False)
         sys.exit(2)
 

@@ -113,6 +113,7 @@ def describe_cluster(properties: Properties, timeout: float = TIMEOUT) -> Cluste
     try:
         found = client.describe_cluster(request_timeout=timeout).result(timeout * 2)
     except KafkaException as problem:
+        client.poll(0)  # hear what it has logged meanwhile: the reason, such as a wrong password
         raise meaning(problem, "asking for the cluster") from problem
     configs: dict[str, str] = {}
     resource = ConfigResource(ResourceType.BROKER, str(found.nodes[0].id))

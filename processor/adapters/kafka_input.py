@@ -112,7 +112,10 @@ class KafkaInput:
             raise meaning(problem, "reading the list of topics") from problem
         missing = [name for name in topics if name not in known]
         if missing:
-            raise Stop(f"no such topic: {', '.join(missing)}. Remedy: create it, or correct the topic settings")
+            raise Stop(
+                f"no such topic: {', '.join(missing)}. Remedy: create it, or correct the topic settings, or grant this "
+                "user READ on it: without that a topic looks as if it were not there"
+            )
 
     # Rebalances
 
@@ -273,7 +276,8 @@ class KafkaInput:
         elif message is None and error.code() not in REMEDY:
             pass  # a broker's trouble, reported aside; librdkafka logs and mends it
         elif error.code() not in PASSING:
-            where = f"reading {message.topic()}[{message.partition()}]" if message is not None else "reading"
+            named = message is not None and message.topic() is not None
+            where = f"reading {message.topic()}[{message.partition()}]" if message and named else "reading"
             self._problem = self._problem or self._meaning(error, where)
 
     def _heard_end(self, message: Message) -> None:

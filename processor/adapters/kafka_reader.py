@@ -14,6 +14,19 @@ from processor.adapters.kafka_settings import Properties, reader_properties
 from processor.adapters.log import At, Record, Retry, Stop
 
 
+def check_reading(error: KafkaError, at: At) -> None:
+    """Raise what an error means for who reads outside any group.
+
+    librdkafka looks for the coordinator of a group all the same, and for one that no ACL names it is refused. That is
+    no obstacle to reading.
+    """
+    doing = f"reading {at.topic}[{at.partition}]"
+    if error.code() in NOT_KEPT:
+        raise Stop(f"{doing}: records were deleted meanwhile ({error.str()}). Remedy: start again")
+    if error.code() not in PASSING and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        raise meaning(error, doing)
+
+
 class KafkaReader:
     """See ``log.Reader``. Each read in progress has a consumer to itself; idle ones are kept for the next."""
 
@@ -88,17 +101,10 @@ class KafkaReader:
             if error is None and offset < stop:
                 records.append(record_of(message))
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._check(error, at)
+                check_reading(error, at)
                 continue
             reached = reached or offset >= stop - (error is None)
         return records, reached
-
-    def _check(self, error: KafkaError, at: At) -> None:
-        doing = f"reading {at.topic}[{at.partition}]"
-        if error.code() in NOT_KEPT:
-            raise Stop(f"{doing}: records were deleted meanwhile ({error.str()}). Remedy: start again")
-        if error.code() not in PASSING:
-            raise meaning(error, doing)
 
     @contextlib.contextmanager
     def _consumer(self) -> Iterator[Consumer]:

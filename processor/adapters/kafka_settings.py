@@ -12,7 +12,23 @@ Properties = Mapping[str, str | int | float | bool]
 GroupProtocol = Literal["classic", "consumer"]
 
 log = logging.getLogger("gforce.kafka")
-log.addHandler(logging.NullHandler())  # where no log is set up, as in commands, the error that ends them says it all
+
+
+class LastWords(logging.Handler):
+    """What librdkafka complained of last: commands set up no log, and are told by its errors only that time is up."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """
+        >>> LastWords().emit(logging.makeLogRecord({"msg": "FAIL [rdkafka#consumer-2] [thrd:a]: a:9: refused"}))
+        >>> LastWords.text
+        'a:9: refused'
+        """
+        LastWords.text = record.getMessage().rpartition("]: ")[2]
+
+
+log.addHandler(LastWords(logging.WARNING))
 
 # Ours to set, with the reason that is shown to who tries; a value equal to ours is let through.
 CONSUMER: dict[str, tuple[str, str]] = {

@@ -8,10 +8,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from processor.adapters.kafka_errors import NOT_KEPT, made, meaning
-from processor.adapters.kafka_input import PASSING, record_of
+from processor.adapters.kafka_errors import made
+from processor.adapters.kafka_input import record_of
+from processor.adapters.kafka_reader import check_reading
 from processor.adapters.kafka_settings import Properties, reader_properties
-from processor.adapters.log import At, Record, Retry, Stop
+from processor.adapters.log import At, Record, Retry
 
 from .kafka_offsets import Extent, KafkaOffsets, committed_identities, counts_of
 from .sources import ROLES, Role
@@ -117,18 +118,10 @@ def _taken(heard: list[Message], at: At, stop: int) -> tuple[list[Message], bool
         if error is None and offset < stop:
             messages.append(message)
         elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-            _check(error, at)
+            check_reading(error, at)
             continue
         reached = reached or offset >= stop - (error is None)
     return messages, reached
-
-
-def _check(error: KafkaError, at: At) -> None:
-    doing = f"reading {at.topic}[{at.partition}]"
-    if error.code() in NOT_KEPT:
-        raise Stop(f"{doing}: records were deleted meanwhile ({error.str()}). Remedy: start again")
-    if error.code() not in PASSING:
-        raise meaning(error, doing)
 
 
 def _next_time(messages: list[Message]) -> int:

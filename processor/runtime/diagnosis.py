@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import confluent_kafka
 
 from processor.adapters.kafka_group import describe_cluster, try_transaction
+from processor.adapters.kafka_settings import LastWords
 from processor.adapters.log import At
 from processor.core import compiled
 from processor.core.errors import GForceError
@@ -60,7 +61,8 @@ def _tried(name: str, check: Callable[[], Iterator[Finding]], at: str = "") -> I
     try:
         yield from check()
     except GForceError as error:
-        yield Finding("problem", name, f"{at}: {error}" if at else str(error), REMEDIES.get(name, ""))
+        found = f"{at}: {error}; {LastWords.text}" if at else str(error)
+        yield Finding("problem", name, found, REMEDIES.get(name, ""))
 
 
 def foresights(place: Place) -> list[Forecast]:

@@ -19,9 +19,9 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 POM = Path(__file__).with_name("pom.xml")
 START_SECONDS = 90.0
@@ -51,6 +51,14 @@ SINGLE_NODE = {
 }
 
 
+class Listener(NamedTuple):
+    """One more way into the broker, which then must be a process of ours."""
+
+    name: str
+    protocol: str
+    port: int
+
+
 class Unsupported(RuntimeError):
     """This kind of broker cannot be killed or restarted."""
 
@@ -66,10 +74,10 @@ def available() -> str | None:
 
 
 class Broker:
-    """A single-node cluster on loopback. ``properties`` override the broker's own."""
+    """A single-node cluster on loopback. ``properties`` override the broker's own, ``listeners`` come on top of it."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self._properties = dict(properties or {})
+    def __init__(self, properties: Mapping[str, str] | None = None, listeners: Sequence[Listener] = ()) -> None:
+        self._properties, self._listeners = dict(properties or {}), listeners
         self._running: _Address | _Container | _Process | None = None
 
     @property
@@ -85,7 +93,7 @@ class Broker:
     def start(self) -> Broker:
         """Start, or start again on the same data and port after ``kill`` or ``stop``."""
         if self._running is None:
-            self._running = _choose(self._properties)
+            self._running = _choose(self._properties, self._listeners)
         self._running.start()
         return self
 
@@ -111,7 +119,9 @@ class Broker:
         self.stop()
 
 
-def _choose(properties: Mapping[str, str]) -> _Address | _Container | _Process:
+def _choose(properties: Mapping[str, str], listeners: Sequence[Listener]) -> _Address | _Container | _Process:
+    if listeners:
+        return _Process(properties, listeners)
     if address := os.environ.get("KAFKA_BOOTSTRAP"):
         return _Address(address)
     if _docker_answers():
@@ -190,26 +200,28 @@ def _apache_image(port: int, properties: Mapping[str, str]) -> Any:
 class _Process:
     """A broker as a child process of ours."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], listeners: Sequence[Listener] = ()) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gforce-kafka-"))
         self._port, self._controller = _free_port(), _free_port()
         self._config = self._folder / "server.properties"
         self._log = self._folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._formatted = False
-        self._write_config(properties)
+        self._write_config(properties, listeners)
         self.bootstrap = f"127.0.0.1:{self._port}"
 
-    def _write_config(self, properties: Mapping[str, str]) -> None:
+    def _write_config(self, properties: Mapping[str, str], listeners: Sequence[Listener]) -> None:
+        more = "".join(f",{one.name}://localhost:{one.port}" for one in listeners)
+        protocols = "".join(f",{one.name}:{one.protocol}" for one in listeners)
         settings = {
             **SINGLE_NODE,
             "process.roles": "broker,controller",
             "node.id": "1",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}{more}",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
             "log.dirs": str(self._folder / "data"),
             "num.io.threads": "4",
             "num.network.threads": "2",
