@@ -18,7 +18,7 @@ from tests.servers import redis_server
 from tests.servers.broker import available
 from tests.servers.processor_process import ROLES, Deployment, ProcessorProcess, clean_environment, eventually
 from tests.servers.redis_server import RedisServer
-from tests.servers.secured import Right, SecuredBroker, rights_by_the_manual
+from tests.servers.secured import MANUAL, Right, SecuredBroker, rights_by_the_manual
 
 PROCESSOR, PRODUCER, OPERATOR = "processor", "producer", "operator"
 
@@ -85,6 +85,29 @@ def test_the_processor_needs_no_more_than_the_manual_says(
     assert processor.tally("acme")["labels_joined"] == 20
     place = At(deployment.topic("changelog"), 0)
     assert delete_records({"bootstrap.servers": kafka.bootstrap, **kafka.properties(PROCESSOR)}, place, 0) == 0
+
+
+def test_redis_lets_the_processor_do_what_the_manual_says(
+    kafka: SecuredBroker, redis: RedisServer, deployment: Deployment
+) -> None:
+    line = next(line for line in MANUAL.read_text("utf-8").splitlines() if "ACL SETUSER gforce" in line)
+    words = line.replace("<prefix>", deployment.name).split()
+    with redis.client() as client:
+        client.execute_command(*words)
+        client.execute_command("ACL", "LOG", "RESET")
+        kafka.allow(PROCESSOR, rights(deployment, "processor"))
+        named = {"url": redis.url.replace("://", "://gforce:password@")}
+        secured = {"bootstrap_servers": kafka.bootstrap, "properties": kafka.properties(PROCESSOR)}
+        processor = deployment.processor("one", {"kafka": secured, "redis": named}).start_ready()
+        deployment.send("requests", [deployment.request("acme", f"loan-{n}") for n in range(20)])
+        deployment.send("feedback", [deployment.label("acme", f"loan-{n}") for n in range(20)])
+        eventually(lambda: processor.tally("acme"), lambda tally: tally.get("labels_joined") == 20)
+        assert "acme" in gforce(processor, "state", "acme")
+        assert processor.stop() == 0
+        client.flushall()
+        processor.start_ready()
+        assert processor.tally("acme")["labels_joined"] == 20
+        assert client.execute_command("ACL", "LOG") == []
 
 
 @pytest.mark.parametrize(
