@@ -103,7 +103,7 @@ export class Tenant {
 
   drawGap(figures, metric, range) {
     const now = figures.windows[0].gaps[metric];
-    setText(this.gapWords, `${METRICS[metric].long}, over the lifetime. Now ${rate(now.value)}, ${between(now)}.`);
+    setText(this.gapWords, `${METRICS[metric].long}, over the lifetime. Now ${rate(now.value)}${known(now.lower) ? `, ${between(now)}` : ""}.`);
     const past = this.history?.gaps[metric];
     if (!past) return;
     const { times, cut } = within(this.history.times, range);
