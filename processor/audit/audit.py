@@ -174,7 +174,8 @@ def summed_up(
         more = f" and {len(seedless) - 5} more" if len(seedless) > 5 else ""
         reasons.append(
             f"the seed of tenant {names}{more} is missing: none of those given is the one the journal commits to. Give "
-            "it with --seed-file, or give no seeds at all to audit everything but the draws"
+            "it with --seed-file, or give no seeds at all (GFORCE_PROCESSING__SEED is one) to audit everything but the "
+            "draws"
         )
     judged = [one for one in done if one.batches]
     drawn = [not one.seedless and one.recomputed > 0 for one in judged]
