@@ -61,8 +61,8 @@ def _tried(name: str, check: Callable[[], Iterator[Finding]], at: str = "") -> I
     try:
         yield from check()
     except GForceError as error:
-        found = f"{at}: {error}; {LastWords.text}" if at else str(error)
-        yield Finding("problem", name, found, REMEDIES.get(name, ""))
+        found = [f"{at}: {error}", LastWords.text] if at else [str(error)]
+        yield Finding("problem", name, "; ".join(filter(None, found)), REMEDIES.get(name, ""))
 
 
 def foresights(place: Place) -> list[Forecast]:
