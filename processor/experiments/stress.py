@@ -76,7 +76,7 @@ def ordinary_experts() -> Population:
 
 
 def skewed_experts() -> Population:
-    """Four experts whose errors differ between groups, picked so that what is not seen biases what is learnt."""
+    """Four experts whose errors differ between groups, searched for so that what is not seen biases what is learnt."""
     return Population(
         share=np.array([0.5, 0.5]),
         base_rate=np.array([[0.4, 0.6], [0.7, 0.3]]),
