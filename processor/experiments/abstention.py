@@ -13,10 +13,12 @@ from itertools import product
 import msgspec
 import numpy as np
 
-from processor.core import Axes, Counters, Policy, rule_of
+from processor.core import Counters, Policy, rule_of
 from processor.core.exact import ONE, Floats, Mask
 from processor.core.rule import Rule
 from producers.synthetic import Population
+
+from .simulate import numbered_axes
 
 MANY = 1_000_000
 """Cases after which a rule has settled."""
@@ -61,12 +63,7 @@ def long_run(population: Population, policy: Policy, make_rule: MakeRule = rule_
 def expected_counters(population: Population) -> tuple[Counters, tuple[str, ...]]:
     """Counters in which every cell has its expected number, and the names of the labels."""
     experts, groups, kinds = population.error.shape
-    axes = Axes.of(
-        groups=[f"{g:02}" for g in range(groups)],
-        labels=[f"{y:02}" for y in range(kinds)],
-        experts=[f"{f:02}" for f in range(experts)],
-        policies=["in-force"],
-    )
+    axes = numbered_axes(groups, kinds, experts)
     counters = Counters.zeros(axes)
     cells = MANY * population.share[:, None] * population.base_rate
     present = sum(likely for who, likely in patterns(experts, population.abstain) if who[0])

@@ -104,7 +104,11 @@ def blocks(rounds: int) -> Iterator[tuple[int, int]]:
 
 
 def _axes(cases: Cases) -> Axes:
-    groups, labels, experts = (int(a.max()) + 1 for a in (cases.group, cases.label, _experts(cases)))
+    return numbered_axes(*(int(a.max()) + 1 for a in (cases.group, cases.label, _experts(cases))))
+
+
+def numbered_axes(groups: int, labels: int, experts: int) -> Axes:
+    """So many of each, named by their numbers, and the policy in force."""
     return Axes.of(
         groups=[f"{g:02}" for g in range(groups)],
         labels=[f"{y:02}" for y in range(labels)],
