@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 RUNS   ?= 100
 SEEDS  ?= 1000
 TESTS  ?=
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.BUILT or print(compiled.REMEDY)'
 
 .DEFAULT_GOAL := help
@@ -15,24 +16,25 @@ SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.B
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(VENV)/compiled  ## build .venv with everything in it
+setup: $(VENV)/ready  ## build .venv with everything in it
 
-# The inner loops, anew when they have changed. Without a C compiler the plain versions are used: see hatch_build.py.
-$(VENV)/compiled: $(VENV)/ready hatch_build.py $(wildcard processor/*/*.pyx processor/core/compiled/*.[hp]*)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+# All of it when pyproject.toml has changed, else the inner loops alone. Without a C compiler their plain versions are
+# used: see hatch_build.py.
+$(VENV)/ready: pyproject.toml hatch_build.py $(wildcard processor/*/*/*.pyx processor/core/compiled/*.[hp]*)
+	@if [ -e $(VENV)/installed ] && [ ! pyproject.toml -nt $(VENV)/installed ]; then \
+	  $(PIP) --no-deps --editable .; else $(MAKE) --no-print-directory $(VENV)/installed; fi
 	@touch $@
 	@$(SAY_IF_PLAIN)
 
-$(VENV)/ready: pyproject.toml
+$(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@echo "setting up $(VENV) (once, about a minute) …"
+	@echo "setting up $(VENV) (once, a minute or a few) …"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[experiments,dev]'
-	@touch $@ $(VENV)/compiled
-	@$(SAY_IF_PLAIN)
+	@$(PIP) --editable '.[experiments,dev]'
+	@touch $@
 
 servers:  ## fetch what the tests on real Kafka and Redis want, where that is possible
 	@PYTHON=$(PYTHON) sh tests/setup_system.sh

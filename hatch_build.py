@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 CORE = "processor/core/compiled"
 SOURCES = (
     *(f"{CORE}/{name}.pyx" for name in ("hashes", "joining", "reading", "watching", "writing")),
-    "processor/adapters/compiled_runs.pyx",
+    "processor/adapters/kafka/compiled_runs.pyx",
 )
 # A fused multiply-add rounds once where Python rounds twice: floats must come out the same as in the plain versions.
 FLAGS = ["-O3", "-ffp-contract=off"]

@@ -29,15 +29,15 @@ from typing import Annotated
 
 import typer
 
-from processor.audit.audit import audit
-from processor.audit.partition_audit import few_collections
-from processor.audit.partition_result import Options
-from processor.audit.replay import Replay, ReplayedBatch
-from processor.audit.rules import Secrets
-from processor.audit.sources import ROLES, Role, open_source
-from processor.core.events import decode_decision
+from processor.audit.replay.replay import Replay, ReplayedBatch
+from processor.audit.replay.rules import Secrets
+from processor.audit.sources.source import ROLES, Role, open_source
+from processor.audit.verify.audit import audit
+from processor.audit.verify.partition import few_collections
+from processor.audit.verify.result import Options
+from processor.core.stream.events import decode_decision
 from processor.runtime import config as configuration
-from processor.runtime.worker import Pace
+from processor.runtime.loop.worker import Pace
 from tests.recordings.stream import Running, Shape, events
 from tests.recordings.writing import write_recording
 

@@ -18,10 +18,10 @@ from typing import Any
 from redis import Redis
 from rich.console import Console
 
-from processor.adapters.redis_store import RedisStore
+from processor.adapters.redis.store import RedisStore
 from processor.adapters.store import Identity
-from processor.core.entry import Pending, Settled, entry_id
-from processor.core.writes import SetEntry, SetSlab, Writes
+from processor.core.stream.entry import Pending, Settled, entry_id
+from processor.core.stream.writes import SetEntry, SetSlab, Writes
 from tests.servers.redis_server import RedisServer
 
 SLOTS = 64

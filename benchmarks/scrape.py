@@ -17,15 +17,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 from rich.table import Table
 
-from processor.core.alerts import WatchSettings
-from processor.core.identity import GENESIS, Identity
-from processor.core.partition import Partition
 from processor.core.settings import Policy, Settings
-from processor.core.tenant import Tenant, TenantRules
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.partition import Partition
+from processor.core.stream.tenant import Tenant, TenantRules
 from processor.core.together import Labels, learn_alike
-from processor.runtime.metrics import StatusCollector
-from processor.runtime.observer import Observer
-from processor.runtime.status import Status
+from processor.core.watching.alerts import WatchSettings
+from processor.runtime.telemetry.metrics import StatusCollector
+from processor.runtime.telemetry.observer import Observer
+from processor.runtime.telemetry.status import Status
 
 DAY = 86_400_000
 NOW = 20_000 * DAY

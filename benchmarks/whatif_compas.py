@@ -17,15 +17,15 @@ from typing import Annotated
 import typer
 
 from processor.audit.opening import Opened
-from processor.audit.recorded_source import RecordedSource
+from processor.audit.replay.rules import RuleBook, Secrets
 from processor.audit.report.making import Wish, made, written
-from processor.audit.rules import RuleBook, Secrets
-from processor.audit.whatif_figures import SettingFigures
-from processor.audit.whatif_settings import Change, Sweep
-from processor.core.journal import JournalRecord
+from processor.audit.sources.recorded import RecordedSource
+from processor.audit.whatif.figures import SettingFigures
+from processor.audit.whatif.settings import Change, Sweep
+from processor.core.stream.journal import JournalRecord
 from processor.experiments.experts import EXPERTS, predictions
 from processor.runtime.config import load
-from processor.runtime.figures import EQUALIZED_ODDS
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS
 from producers.datasets import load as load_data
 from tests.unit.whatif_streams import SEED, Case, direct, events, recorded
 from tests.unit.whatif_streams import written as recording

@@ -13,16 +13,17 @@ from processor.terminal import terminal
 from producers.commands import app as produce
 
 from . import __version__
-from .adapters.kafka_settings import LastWords
+from .adapters.kafka.settings import LastWords
 from .adapters.log import Retry
-from .audit.audit_commands import register as register_audits
-from .audit.record_commands import register as register_recordings
-from .audit.report_commands import register as register_report
-from .audit.whatif_commands import register as register_whatif
+from .audit.explain.commands import register as register_explain
+from .audit.recording.commands import register as register_recordings
+from .audit.report.commands import register as register_report
+from .audit.verify.commands import register as register_audits
+from .audit.whatif.commands import register as register_whatif
 from .core.errors import GForceError
 from .experiments.commands import app as experiment
 from .runtime.commands import example, run
-from .runtime.operator_commands import register
+from .runtime.operations.commands import register
 
 UNREACHED = (
     "Is Kafka up where kafka.bootstrap_servers says (--config, or GFORCE_KAFKA__BOOTSTRAP_SERVERS)? "
@@ -42,6 +43,7 @@ app.command("config")(example)
 register(app)
 register_recordings(app)
 register_audits(app)
+register_explain(app)
 register_whatif(app)
 register_report(app)
 app.add_typer(produce)

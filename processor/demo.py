@@ -28,13 +28,13 @@ from producers.delays import Delay
 from producers.synthetic import paper_population
 
 from .core import IN_FORCE, Axes, Counters, Fairness, fairness
-from .core.events import decode_decision
-from .core.tenant import Tenant
+from .core.stream.events import decode_decision
+from .core.stream.tenant import Tenant
 from .runtime.assembly import tick
 from .runtime.config import Config, load
 from .runtime.embedded import Embedded, embedded
-from .runtime.http import HttpServer
-from .runtime.status import Status, status_of
+from .runtime.telemetry.http import HttpServer
+from .runtime.telemetry.status import Status, status_of
 
 TENANT, RIVAL = "bank", "rival"
 GROUPS = ("A", "B")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from processor.runtime.commands import ConfigFile
-from processor.runtime.operator_options import CODES, AsJson
+from processor.runtime.operations.options import CODES, AsJson
 
 app = typer.Typer(
     name="produce",
@@ -130,10 +130,10 @@ def _produce(config: Path | None, stream: Iterable[Any], total: int, traffic: An
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from processor.adapters.kafka_sender import KafkaSender
+    from processor.adapters.kafka.sender import KafkaSender
     from processor.runtime.assembly import client_properties, topics_of
-    from processor.runtime.operator_options import loaded
-    from processor.runtime.operator_output import document, say
+    from processor.runtime.operations.options import loaded
+    from processor.runtime.operations.output import document, say
 
     from .stream import Event, play, scheduled
 

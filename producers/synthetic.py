@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from processor.core.counters import ABSENT
+from processor.core.counting.counters import ABSENT
 from processor.core.errors import InvalidInput
 from processor.core.exact import Floats, Ints
 

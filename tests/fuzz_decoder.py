@@ -15,14 +15,8 @@ from typing import Any
 
 import msgspec
 
-from processor.core.events import (
-    Limits,
-    Rejected,
-    RequestEvent,
-    decode_feedback,
-    decode_request,
-)
-from processor.core.reading import feedback_reader, request_reader
+from processor.core.stream.events import Limits, Rejected, RequestEvent, decode_feedback, decode_request
+from processor.core.stream.reading import feedback_reader, request_reader
 from tests.unit.bad_events import BAD_EVENTS, VALID
 
 DECODERS: dict[str, Callable[[bytes | None, Limits], msgspec.Struct]] = {

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from processor.adapters.kafka_settings import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS
+from processor.adapters.kafka.settings import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS
 
 from .workload import FETCH
 

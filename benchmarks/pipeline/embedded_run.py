@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from processor.adapters.log import At
-from processor.adapters.memory_log import MemoryReader
+from processor.adapters.memory.log import MemoryReader
 from processor.runtime.commands import load_embedded
 from processor.runtime.embedded import PARTITIONS, Embedded, embedded
 

@@ -106,7 +106,7 @@ def _written(sampler: Process) -> None:
 def stacks_of(text: str) -> Counter[tuple[str, ...]]:
     """Samples of the worker's loop by their frames from there on, lines of one function taken together.
 
-    >>> stacks_of("main (cli.py:3);run_once (processor/runtime/worker.py:9);poll (a.py:1) 7")
+    >>> stacks_of("main (cli.py:3);run_once (processor/runtime/loop/worker.py:9);poll (a.py:1) 7")
     Counter({('run_once (worker.py)', 'poll (a.py)'): 7})
     """
     found: Counter[tuple[str, ...]] = Counter()

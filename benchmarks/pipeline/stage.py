@@ -14,7 +14,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from processor.adapters.kafka_admin import Topic, create_topics
+from processor.adapters.kafka.admin import Topic, create_topics
 from tests.servers.broker import Broker, kafka_version
 from tests.servers.redis_server import RedisServer
 

@@ -16,11 +16,11 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from processor.adapters.store import Applied, Identity, Page, View
-from processor.core.writes import ID_BYTES
+from processor.core.stream.writes import ID_BYTES
 from processor.runtime import assembly
 from processor.runtime.config import load
-from processor.runtime.logs import set_up
 from processor.runtime.service import Service
+from processor.runtime.telemetry.logs import set_up
 
 P = ParamSpec("P")
 T = TypeVar("T")

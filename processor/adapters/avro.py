@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from processor.core.errors import InvalidSettings
-from processor.core.events import Reason, Rejected, decode_decision
+from processor.core.stream.events import Reason, Rejected, decode_decision
 
 from .log import Retry
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from processor.core.events import Rejected
-from processor.core.step import Raw
+from processor.core.stream.events import Rejected
+from processor.core.stream.step import Raw
 
 from .log import Record
 

@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from processor.core.batch import Headers as Headers
-from processor.core.batch import Raw
 from processor.core.errors import GForceError
+from processor.core.stream.batch import Headers as Headers
+from processor.core.stream.batch import Raw
 
 
 class LogError(GForceError):

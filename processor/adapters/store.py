@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from processor.core.errors import GForceError
-from processor.core.identity import Identity
+from processor.core.stream.identity import Identity
 
 __all__ = [
     "Applied",
@@ -96,7 +96,7 @@ class Store(Protocol):
         are not after ``due`` (none if ``most`` is 0). Raises StoreFenced."""
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
-        """Take packed writes (see ``core.writes``) that lead from sequence ``before`` to ``after``.
+        """Take packed writes (see ``core.stream.writes``) that lead from sequence ``before`` to ``after``.
 
         The identity is written last; a call that failed half-way is simply made again. Raises StoreFenced.
         """

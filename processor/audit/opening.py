@@ -1,8 +1,9 @@
-"""What the commands on records share: where to read, and the seeds."""
+"""What the commands on records share: where to read, the seeds, and how partitions and heads are written."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from typing import Annotated
 
 import typer
 
+from processor.core.errors import InvalidInput
 from processor.runtime.commands import ConfigFile
 from processor.runtime.config import Config
-from processor.runtime.operator_options import loaded
+from processor.runtime.operations.options import loaded
 
-from .audit import CodecOf
-from .rules import Secrets
-from .sources import Source, open_source
+from .replay.rules import Secrets
+from .sources.source import Source, open_source
+from .verify.audit import CodecOf
 
 Recording = Annotated[
     list[Path] | None,
@@ -35,7 +37,7 @@ SeedFile = Annotated[
     ),
 ]
 
-__all__ = ["ConfigFile", "Opened", "Recording", "SeedFile", "opened"]
+__all__ = ["ConfigFile", "Opened", "Recording", "SeedFile", "head_lines", "opened", "partition_numbers"]
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,40 @@ def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Pat
         return
     from processor.runtime.assembly import client_properties
 
-    from .kafka_source import KafkaSource
+    from .sources.cluster import KafkaSource
 
     assert settings is not None
     properties = client_properties(settings)
     found = KafkaSource(properties, settings.topics.full(), settings.kafka.group)  # type: ignore[arg-type]
     yield Opened(found, secrets, settings, f"Kafka at {settings.kafka.bootstrap_servers}")
+
+
+def partition_numbers(texts: Sequence[str]) -> tuple[int, ...] | None:
+    """Partition numbers: "0,2,5-7".
+
+    >>> partition_numbers(["0,2", "5-7"])
+    (0, 2, 5, 6, 7)
+    """
+    found: set[int] = set()
+    for part in (part for text in texts for part in text.split(",")):
+        if not re.fullmatch(r"\s*\d{1,6}(-\d{1,6})?\s*", part):
+            raise typer.BadParameter(f'"{part}" is no partition: write for instance 0,2,5-7')
+        first, _, last = part.strip().partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found)) or None
+
+
+def head_lines(heads: list[str] | None) -> list[str]:
+    """Heads as given, or the lines of the files that were given instead."""
+    found: list[str] = []
+    for text in heads or ():
+        path = Path(text)
+        if "=" in text and not path.is_file():
+            found.append(text)
+            continue
+        try:
+            lines = path.read_text().splitlines()
+        except OSError as error:
+            raise InvalidInput(f"the file of heads {text} cannot be read: {error.strerror}") from None
+        found += [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return found

@@ -1,24 +1,28 @@
-"""The learner: pure functions on integers. No I/O, no clock, no randomness, no logging.
+"""The pure part: no I/O, no clock, no randomness, no logging. Each line below knows only what stands under it.
 
-axes, counters, state, codec     what is remembered, and its bytes
-estimates, problems, solver      what follows from it: weights, the four objectives, the minimiser
-policies, rule, draws            who is asked, and the decision
-learner, settings                the same for one learner, as an object
-metrics, bounds, attainable,
-diagnosis                        what a person wants to know about it
-exact                            the arithmetic that is the same on every machine
+stream              one partition: records in, decisions and writes out
+watching            drift of the error rates, noticed with a stated rate of false alarms
+learner, together   one learner as an object; many of them at once
+figures             what a person wants to know about a learner
+rules               from counts to who is asked
+counting            what is remembered: integers
+settings, advice    what a person may choose; what is said about a case
+exact, errors       arithmetic that is the same on every machine; what can be wrong with what a caller hands in
+compiled            inner loops in Cython, each beside its plain version in the module that calls it
+
+What stands in ``__all__`` is for whoever uses the learner from Python; ``docs/python.md`` shows it at work.
 """
 
-from .axes import Axes
-from .codec import decode_state, encode_state
-from .counters import ABSENT, Counters
+from .counting.axes import Axes
+from .counting.codec import decode_state, encode_state
+from .counting.counters import ABSENT, Counters
+from .counting.state import State
 from .errors import GForceError, IncompatibleState, InvalidInput, InvalidSettings
+from .figures.metrics import Fairness, fairness
 from .learner import Decision, Learner, Request
-from .metrics import Fairness, fairness
-from .policies import rule_of
-from .rule import Rule
+from .rules.policies import rule_of
+from .rules.rule import Rule
 from .settings import Balance, Policy, Prior, Settings
-from .state import State
 from .together import IN_FORCE
 
 __all__ = [

@@ -9,17 +9,17 @@ import msgspec
 import numpy as np
 
 from .advice import Advice
-from .axes import Axes
-from .codec import encode_state
-from .counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
-from .draws import check_seed
+from .counting.axes import Axes
+from .counting.codec import encode_state
+from .counting.counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
+from .counting.state import State
 from .errors import IncompatibleState, InvalidInput, nearest, one_of
 from .exact import ONE, Ints
-from .metrics import Fairness, Hidden, fairness
-from .policies import rule_of
-from .rule import Decided, Rule
+from .figures.metrics import Fairness, Hidden, fairness
+from .rules.draws import check_seed
+from .rules.policies import rule_of
+from .rules.rule import Decided, Rule
 from .settings import Policy, Settings
-from .state import State
 from .together import IN_FORCE as IN_FORCE
 from .together import Cases, Labels, decide_alike, learn_alike
 

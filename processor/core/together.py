@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .advice import Advice, Panel, Piece
-from .axes import Axes
-from .counters import ABSENT, Counters
-from .draws import uniforms
+from .counting.axes import Axes
+from .counting.counters import ABSENT, Counters
 from .exact import Indices, Ints
-from .policies import rules_of
-from .rule import Decided, Questions, decide, distinct
+from .rules.draws import uniforms
+from .rules.policies import rules_of
+from .rules.rule import Decided, Questions, decide, distinct
 
 if TYPE_CHECKING:
     from .learner import Drawn, Learner

@@ -41,7 +41,7 @@ STYLE: dict[str, Any] = {
 }
 
 
-def _canvas(rows: int = 1, columns: int = 1, size: tuple[float, float] = (7, 4), **kwargs: Any) -> tuple[Any, Any]:
+def canvas(rows: int = 1, columns: int = 1, size: tuple[float, float] = (7, 4), **kwargs: Any) -> tuple[Any, Any]:
     try:
         import matplotlib
     except ImportError:
@@ -59,7 +59,7 @@ def _name(row: Any) -> str:
 
 def gap_against_base_rate(rows: Sequence[SyntheticRow], limits: Mapping[float, float]) -> Any:
     """FPR gap, FNR gap and loss of every policy against μ_B, with the published points."""
-    figure, axes = _canvas(1, 3, size=(12, 4.2), sharex=True)
+    figure, axes = canvas(1, 3, size=(12, 4.2), sharex=True)
     for name in dict.fromkeys(_name(row) for row in rows):
         mine = [row for row in rows if _name(row) == name]
         mu = [row.mu_b for row in mine]
@@ -91,7 +91,7 @@ def gap_against_base_rate(rows: Sequence[SyntheticRow], limits: Mapping[float, f
 
 def accuracy_bars(rates: Mapping[str, Mapping[str, Floats]], populations: Mapping[str, Population]) -> Any:
     """Accuracy on each (group, label), GroupAware beside G-FORCE, in each setting; bars: ± 1 deviation."""
-    figure, axes = _canvas(len(rates), 3, size=(11, 6.2), sharey=True, sharex=True)
+    figure, axes = canvas(len(rates), 3, size=(11, 6.2), sharey=True, sharex=True)
     cells = [(g, y) for g in range(2) for y in (1, 0)]
     names = [f"{'AB'[g]}, {'−+'[y]}" for g, y in cells]
     for i, (setting, by_policy) in enumerate(rates.items()):
@@ -115,7 +115,7 @@ def accuracy_bars(rates: Mapping[str, Mapping[str, Floats]], populations: Mappin
 
 def pareto_front(points: Sequence[Point], limit: float) -> Any:
     """Mean gap against loss; each line is one objective, each dot one λ."""
-    figure, axis = _canvas(size=(7.6, 5))
+    figure, axis = canvas(size=(7.6, 5))
     for name in dict.fromkeys(_name(point) for point in points):
         mine = [p for p in points if _name(p) == name]
         swept = len(mine) > 1
@@ -153,7 +153,7 @@ def pareto_front(points: Sequence[Point], limit: float) -> Any:
 
 def gap_over_time(points: Ints, curves: Mapping[str, Floats], title: str, legend: str) -> Any:
     """The gap of all rounds so far; ``curves[name]`` is [point, run, y]."""
-    figure, axes = _canvas(1, 2, size=(10.5, 4.2), sharey=True)
+    figure, axes = canvas(1, 2, size=(10.5, 4.2), sharey=True)
     palette = ["#0b6e4f", "#c1440e", "#3a86c8", "#e0a030", "#7a6f9b", "#555555"]
     for colour, (name, values) in zip(palette, curves.items(), strict=False):
         for axis, y in ((axes[0], 0), (axes[1], 1)):
@@ -175,7 +175,7 @@ def gap_over_time(points: Ints, curves: Mapping[str, Floats], title: str, legend
 
 def real_gaps(rows: Sequence[RealRow], attainable: Mapping[str, Figure]) -> Any:
     """Worst gap and regret of every policy on every data set."""
-    figure, axes = _canvas(1, 2, size=(11, 4.4))
+    figure, axes = canvas(1, 2, size=(11, 4.4))
     sets = list(dict.fromkeys(row.dataset for row in rows))
     names = list(dict.fromkeys(_name(row) for row in rows))
     width = 0.8 / len(names)
@@ -209,7 +209,7 @@ def real_gaps(rows: Sequence[RealRow], attainable: Mapping[str, Figure]) -> Any:
 
 def stress_gaps(rows: Sequence[StressRow]) -> Any:
     """Gap and loss of every scenario, as dots on one line each."""
-    figure, axes = _canvas(1, 2, size=(11.5, 0.34 * len(rows) + 1.4), sharey=True)
+    figure, axes = canvas(1, 2, size=(11.5, 0.34 * len(rows) + 1.4), sharey=True)
     for i, row in enumerate(rows):
         colour = lineup.COLOURS[_name(row)]
         for y, gap in enumerate(row.gaps):

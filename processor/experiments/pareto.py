@@ -11,7 +11,7 @@ from processor.core import Balance, Policy
 from . import figures, lineup
 from .report import save_figure, table, write_json
 from .scores import Figure, Scores, short
-from .synthetic import Setting, _limit, compare
+from .synthetic import Setting, compare, fair_loss
 
 FAIRNESS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 2.0, 5.0, 20.0)
 
@@ -41,7 +41,7 @@ def experiment(runs: int, rounds: int, seed: int, mu_b: float, folder: Path, jso
     policies = (*swept, lineup.GROUPAWARE, lineup.MW)
     [results] = compare("pareto", [setting], policies, runs, rounds, seed)
     points = [_point(policy, scores) for policy, scores in zip(policies, results, strict=True)]
-    limit = _limit(setting)
+    limit = fair_loss(setting)
     _print(points, limit, runs, rounds, mu_b)
     save_figure(figures.pareto_front(points, limit), folder, "pareto")
     write_json(

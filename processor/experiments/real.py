@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from processor.core import Policy
-from processor.core.attainable import least_gap
 from processor.core.exact import Floats
+from processor.core.figures.attainable import least_gap
 from producers.datasets import Dataset, load
 from producers.synthetic import Cases
 

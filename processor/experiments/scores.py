@@ -8,7 +8,7 @@ from math import isnan, nan
 import msgspec
 import numpy as np
 
-from processor.core.counters import ABSENT
+from processor.core.counting.counters import ABSENT
 from processor.core.exact import Floats
 from producers.synthetic import Cases
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from processor.core import Axes, Counters, Policy, rule_of
-from processor.core.counters import WEIGHT_UNIT
-from processor.core.draws import DRAWS, draws
+from processor.core.counting.counters import WEIGHT_UNIT
 from processor.core.exact import ONE, Floats, Ints, Parts
-from processor.core.rule import Questions, Rule
+from processor.core.rules.draws import DRAWS, draws
+from processor.core.rules.rule import Questions, Rule
 from producers.delays import NEVER
 from producers.synthetic import Cases
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from processor.core import Policy
-from processor.core.attainable import least_fair_loss
+from processor.core.figures.attainable import least_fair_loss
 from producers.synthetic import Population, paper_population
 
 from . import figures, lineup
@@ -116,7 +116,7 @@ def experiment(
     settings = list(dict.fromkeys([*wanted, *bars]))
     results = dict(zip(settings, compare("synthetic", settings, lineup.ALL, runs, rounds, seed), strict=True))
     rows = [_row(s, policy, scores) for s in wanted for policy, scores in zip(lineup.ALL, results[s], strict=True)]
-    limits = {s.mu_b: _limit(s) for s in wanted}
+    limits = {s.mu_b: fair_loss(s) for s in wanted}
     _print(rows, limits, runs, rounds)
     save_figure(figures.gap_against_base_rate(rows, limits), folder, "synthetic")
     accuracy = {"imbalanced": bars[0], "balanced": bars[1]}
@@ -164,7 +164,7 @@ def _row(setting: Setting, policy: Policy, scores: Scores) -> Row:
     )
 
 
-def _limit(setting: Setting) -> float:
+def fair_loss(setting: Setting) -> float:
     population = setting.population
     return least_fair_loss(population.error, population.share, population.base_rate).figure
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from processor.core.exact import Floats
-from processor.core.watch import Change, StreamFigures, Watch, WatchSettings
+from processor.core.watching.watch import Change, StreamFigures, Watch, WatchSettings
 
-from .figures import _canvas
+from .figures import canvas
 
 PHASES = ((6_000, 0.2, 0.2), (6_000, 0.275, 0.125), (4_000, 0.2, 0.2))
 """(labels, error rate of A, error rate of B)"""
@@ -33,7 +33,7 @@ def drift_and_recovery(seed: int) -> Any:
     for start in range(0, len(labels), EVERY):
         changes += watch.observe(labels[start : start + EVERY])
         states += watch.streams or [StreamFigures(**_NOTHING)]
-    figure, axes = _canvas(2, 1, size=(9, 6), sharex=True, height_ratios=(2, 3))
+    figure, axes = canvas(2, 1, size=(9, 6), sharex=True, height_ratios=(2, 3))
     _rates(axes[0], labels)
     _wealths(axes[1], states, changes)
     starts = np.cumsum([0, *(count for count, _, _ in PHASES)])

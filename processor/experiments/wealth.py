@@ -1,4 +1,4 @@
-"""Many streams of the watching at once: the arithmetic of ``core/stream.py``, operation for operation, on arrays.
+"""Many streams of the watching at once: the arithmetic of ``core.watching.bets``, operation for operation, on arrays.
 
 It exists to measure: thousands of streams of ten thousands of pairs. That it gives the same bits is tested.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from processor.core.alerts import WatchSettings
 from processor.core.exact import Floats, Ints, Mask
-from processor.core.stream import LARGEST, RATES
+from processor.core.watching.alerts import WatchSettings
+from processor.core.watching.bets import LARGEST, RATES
 
 BLOCK = 200
 """Pairs drawn at a time."""

@@ -8,18 +8,20 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from processor.adapters.codec import Codec
-from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
-from processor.adapters.kafka_admin import delete_records
+from processor.adapters.kafka.admin import delete_records
+from processor.adapters.kafka.input import KafkaInput
+from processor.adapters.kafka.output import KafkaOutput
+from processor.adapters.kafka.reader import KafkaReader
 from processor.adapters.log import At
-from processor.adapters.redis_store import RedisStore
-from processor.core.partition import RulesFor
-from processor.core.step import Terms
-from processor.core.tenant import TenantRules
+from processor.adapters.redis.store import RedisStore
+from processor.core.stream.partition import RulesFor
+from processor.core.stream.step import Terms
+from processor.core.stream.tenant import TenantRules
 
-from .aside import in_order
 from .config import Config, UnknownTenant, canonical, digest, tenant_settings
-from .recovery import Topics
-from .worker import Pace, Worker
+from .loop.aside import in_order
+from .loop.recovery import Topics
+from .loop.worker import Pace, Worker
 
 Notify = Callable[[str, dict[str, object]], None]
 

@@ -15,7 +15,7 @@ from processor.terminal import terminal
 
 from . import config as configuration
 from .config import Config
-from .logs import set_up
+from .telemetry.logs import set_up
 
 ConfigFile = Annotated[
     Path | None,

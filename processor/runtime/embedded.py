@@ -18,15 +18,15 @@ from typing import Any, TextIO
 import msgspec
 
 from processor.adapters.log import At, Record
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
-from processor.adapters.redis_store import RedisStore
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.redis.store import RedisStore
 from processor.core.errors import GForceError, InvalidInput
-from processor.core.partitioning import partition_of
+from processor.core.stream.partitioning import partition_of
 
 from .assembly import Notify, pace_of, terms_of, tick, topics_of, wall
 from .config import Config
-from .worker import Worker
+from .loop.worker import Worker
 
 PARTITIONS = 4
 A_MOMENT = 0.2

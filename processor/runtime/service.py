@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from .assembly import tick, worker_of
 from .config import Config
-from .http import HttpServer
-from .logs import log
-from .status import Status, status_of
-from .worker import Worker
+from .loop.worker import Worker
+from .telemetry.http import HttpServer
+from .telemetry.logs import log
+from .telemetry.status import Status, status_of
 
 STATUS_EVERY = 0.5
 """Seconds between two pictures of the worker; they only point to its state and cost next to nothing."""

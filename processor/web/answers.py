@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from processor import __version__
-from processor.core.delays import DELAY_BOUNDS
-from processor.runtime.figures import EQUALIZED_ODDS, Estimate, History, Line, TenantFigures
-from processor.runtime.status import PartitionStatus, Status
+from processor.core.stream.delays import DELAY_BOUNDS
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS, Estimate, History, Line, TenantFigures
+from processor.runtime.telemetry.status import PartitionStatus, Status
 
 UNKNOWN = Estimate(float("nan"), float("nan"), float("nan"))
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from starlette.requests import Request
 
-from processor.runtime.figures import History, TenantFigures
-from processor.runtime.status import Status
+from processor.runtime.telemetry.figures import History, TenantFigures
+from processor.runtime.telemetry.status import Status
 
 
 class View(Protocol):

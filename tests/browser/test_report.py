@@ -9,9 +9,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from processor.audit.opening import Opened
+from processor.audit.replay.rules import Secrets
 from processor.audit.report.making import Wish, made, written
-from processor.audit.rules import Secrets
-from processor.audit.whatif_settings import Sweep
+from processor.audit.whatif.settings import Sweep
 from tests.unit.whatif_streams import cases, config, events, recorded
 
 from .conftest import HOSTILE, Visitor

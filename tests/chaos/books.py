@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from processor.core.axes import Axes
-from processor.core.counters import ABSENT, Counters
-from processor.core.draws import draws
-from processor.core.journal import JournalRecord
-from processor.core.policies import rule_of
-from processor.core.rule import Questions
-from processor.core.tenant import TenantRules
-from processor.runtime.recovery import Topics
+from processor.core.counting.axes import Axes
+from processor.core.counting.counters import ABSENT, Counters
+from processor.core.rules.draws import draws
+from processor.core.rules.policies import rule_of
+from processor.core.rules.rule import Questions
+from processor.core.stream.journal import JournalRecord
+from processor.core.stream.tenant import TenantRules
+from processor.runtime.loop.recovery import Topics
 
 from .plain_watch import PlainWatch, Terms
 from .topics import Contents, Seen

@@ -9,9 +9,9 @@ from math import lgamma, log, log1p, nan
 import numpy as np
 from scipy.optimize import linprog
 
-from processor.core.bounds import paper_bounds
 from processor.core.exact import ONE
-from processor.core.policies import rule_of
+from processor.core.figures.bounds import paper_bounds
+from processor.core.rules.policies import rule_of
 
 from .books import IN_FORCE, Book, Books, Case
 

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from processor.runtime.assembly import rules_of, topics_of
-from processor.runtime.recovery import Topics
+from processor.runtime.loop.recovery import Topics
 
 from .books import Books, keep_books
 from .expected import Name, Series, partition_series, tenant_series

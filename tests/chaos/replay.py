@@ -7,12 +7,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 
-from processor.adapters.memory_store import MemoryStore
+from processor.adapters.memory.store import MemoryStore
 from processor.adapters.store import Store
-from processor.core.identity import GENESIS, Identity
-from processor.core.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
-from processor.core.partition import Partition, partition_from_fields
-from processor.core.step import (
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
+from processor.core.stream.partition import Partition, partition_from_fields
+from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
     SLOTS_PER_BATCH,
@@ -25,8 +25,8 @@ from processor.core.step import (
     due_slot,
     step,
 )
-from processor.core.writes import SetEntry, SetField, SetSlab, unpack
-from processor.runtime.recovery import Topics
+from processor.core.stream.writes import SetEntry, SetField, SetSlab, unpack
+from processor.runtime.loop.recovery import Topics
 
 from .topics import Contents
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from processor.core.step import Headers
+from processor.core.stream.step import Headers
 
 READ_SECONDS = 120.0
 

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import TypeVar
 
 from processor.adapters.store import Store
-from processor.core.journal import JournalRecord
-from processor.core.partition import Partition
-from processor.core.tenant import Tenant
+from processor.core.stream.journal import JournalRecord
+from processor.core.stream.partition import Partition
+from processor.core.stream.tenant import Tenant
 from processor.runtime.assembly import store_of, terms_of, topics_of
 
 from .replay import Differs, Replay

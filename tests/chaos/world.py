@@ -13,7 +13,7 @@ from types import TracebackType
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from processor.adapters.kafka_admin import Topic, create_topics
+from processor.adapters.kafka.admin import Topic, create_topics
 from processor.runtime.assembly import topics_of
 from processor.runtime.config import Config, load
 from tests.servers.broker import Broker

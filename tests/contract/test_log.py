@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from processor.adapters.log import At, Committed, Fenced, Headers, Input, Output, Reader, Record, Retry, Stop
-from processor.core.partitioning import murmur2, partition_of
+from processor.core.stream.partitioning import murmur2, partition_of
 
 from .worlds import Diary, MemoryWorld, World, eventually, flat, poll_until
 

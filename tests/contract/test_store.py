@@ -19,9 +19,9 @@ from hypothesis import strategies as some
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from processor.adapters import redis_store
-from processor.adapters.memory_store import MemoryStore
-from processor.adapters.redis_store import RedisStore, script
+from processor.adapters.memory.store import MemoryStore
+from processor.adapters.redis import store as redis_store
+from processor.adapters.redis.store import RedisStore, script
 from processor.adapters.store import (
     Applied,
     Identity,
@@ -32,7 +32,7 @@ from processor.adapters.store import (
     StoreUnusable,
     View,
 )
-from processor.core.writes import (
+from processor.core.stream.writes import (
     DeleteEntry,
     DeleteField,
     DropSlab,

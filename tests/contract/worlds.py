@@ -8,8 +8,8 @@ from itertools import count
 from typing import Protocol, TypeVar
 
 from processor.adapters.log import At, Input, Listener, Membership, Output, Piece, Reader, Record, Retry
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 
 DEADLINE = 30.0
 T = TypeVar("T")

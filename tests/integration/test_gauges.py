@@ -11,14 +11,14 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from processor.adapters.log import At
-from processor.adapters.memory_log import MemoryReader
+from processor.adapters.memory.log import MemoryReader
 from processor.runtime.assembly import rules_of
 from processor.runtime.config import load
 from processor.runtime.embedded import PARTITIONS, embedded
-from processor.runtime.metrics import StatusCollector
-from processor.runtime.observer import Observer
-from processor.runtime.recovery import Topics
-from processor.runtime.status import status_of
+from processor.runtime.loop.recovery import Topics
+from processor.runtime.telemetry.metrics import StatusCollector
+from processor.runtime.telemetry.observer import Observer
+from processor.runtime.telemetry.status import status_of
 from tests.chaos.books import Books, keep_books
 from tests.chaos.gauges import compare_with
 from tests.chaos.topics import Contents, Seen

@@ -10,21 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
-from processor.adapters.kafka_admin import Topic, create_topics, delete_records, describe_topics
-from processor.adapters.log import (
-    At,
-    Committed,
-    Fenced,
-    LogError,
-    Membership,
-    Record,
-    Retry,
-    Rewind,
-    Stop,
-    Unknown,
-)
-from processor.core.partitioning import partition_of
+from processor.adapters.kafka.admin import Topic, create_topics, delete_records, describe_topics
+from processor.adapters.kafka.input import KafkaInput
+from processor.adapters.kafka.output import KafkaOutput
+from processor.adapters.kafka.reader import KafkaReader
+from processor.adapters.log import At, Committed, Fenced, LogError, Membership, Record, Retry, Rewind, Stop, Unknown
+from processor.core.stream.partitioning import partition_of
 from tests.contract.worlds import flat, named
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import SESSION, KafkaWorld

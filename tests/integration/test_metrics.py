@@ -12,9 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from processor.runtime.acknowledgement import Answer, acknowledged
-from processor.runtime.catalogue import CATALOGUE
-from processor.runtime.config_values import Secret
+from processor.runtime.config.values import Secret
+from processor.runtime.operations.acknowledgement import Answer, acknowledged
+from processor.runtime.telemetry.catalogue import CATALOGUE
 from tests.servers.processor_process import Deployment, ProcessorProcess, clean_environment, eventually
 
 HOSTILE = '<script>alert(1)</script> "} gforce_ready 7'

@@ -14,16 +14,16 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from processor.adapters.kafka_admin import Topic, create_topics, delete_records
-from processor.adapters.kafka_reader import KafkaReader
+from processor.adapters.kafka.admin import Topic, create_topics, delete_records
+from processor.adapters.kafka.reader import KafkaReader
 from processor.adapters.log import At
 from processor.cli import app
 from processor.core.errors import GForceError
-from processor.core.journal import JournalRecord
-from processor.core.partitioning import partition_of
+from processor.core.stream.journal import JournalRecord
+from processor.core.stream.partitioning import partition_of
 from processor.runtime.assembly import worker_of
 from processor.runtime.commands import load
-from processor.runtime.worker import Worker
+from processor.runtime.loop.worker import Worker
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import KafkaWorld
 from tests.servers.processor_process import toml

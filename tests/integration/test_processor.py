@@ -11,18 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from processor.core.events import Reason
-from processor.core.partitioning import partition_of
+from processor.core.stream.events import Reason
+from processor.core.stream.partitioning import partition_of
 from tests.servers import redis_server
 from tests.servers.broker import Broker
-from tests.servers.processor_process import (
-    ROOT,
-    Deployment,
-    Place,
-    ProcessorProcess,
-    clean_environment,
-    eventually,
-)
+from tests.servers.processor_process import ROOT, Deployment, Place, ProcessorProcess, clean_environment, eventually
 from tests.servers.redis_server import RedisServer
 
 SMALL_BATCHES = {"processing": {"max_batch_records": 100, "commit_interval_ms": 20}}

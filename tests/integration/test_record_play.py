@@ -21,19 +21,19 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from processor.adapters.kafka_admin import Topic, create_topics, delete_records
-from processor.adapters.kafka_group import KafkaGroup
-from processor.adapters.kafka_reader import KafkaReader
+from processor.adapters.kafka.admin import Topic, create_topics, delete_records
+from processor.adapters.kafka.group import KafkaGroup
+from processor.adapters.kafka.reader import KafkaReader
 from processor.adapters.log import At, Committed, Record
-from processor.audit import manifest as manifests
-from processor.audit.kafka_source import KafkaSource
-from processor.audit.manifest import verify_manifest
-from processor.audit.recorded_source import RecordedSource
-from processor.audit.sources import ROLES, Role, open_source
+from processor.audit.sources import manifest as manifests
+from processor.audit.sources.cluster import KafkaSource
+from processor.audit.sources.manifest import verify_manifest
+from processor.audit.sources.recorded import RecordedSource
+from processor.audit.sources.source import ROLES, Role, open_source
 from processor.cli import app
 from processor.core.errors import GForceError
-from processor.core.identity import GENESIS, Identity
-from processor.core.journal import JournalRecord, Range, digest
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.journal import JournalRecord, Range, digest
 from tests.servers.broker import Broker
 from tests.servers.processor_process import DEADLINE, Deployment, clean_environment, eventually, toml
 

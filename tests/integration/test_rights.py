@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from processor.adapters.kafka_admin import delete_records
+from processor.adapters.kafka.admin import delete_records
 from processor.adapters.log import At
 from tests.servers import redis_server
 from tests.servers.broker import available

@@ -10,15 +10,15 @@ from random import Random
 from typing import Any
 
 from processor.adapters.log import At, Committed, Record
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
-from processor.adapters.memory_store import MemoryStore
-from processor.audit.sources import ROLES, Role
-from processor.core.identity import GENESIS, Identity
-from processor.core.partitioning import partition_of
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory.store import MemoryStore
+from processor.audit.sources.source import ROLES, Role
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.partitioning import partition_of
 from processor.runtime.assembly import terms_of, topics_of
 from processor.runtime.config import Config
-from processor.runtime.worker import Pace, Worker
+from processor.runtime.loop.worker import Pace, Worker
 
 START = 1_700_000_000_000
 GROUP = "gforce"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from processor.audit.audit import audit
-from processor.audit.partition_result import Options
-from processor.audit.rules import Secrets
-from processor.audit.sources import open_source
+from processor.audit.replay.rules import Secrets
+from processor.audit.sources.source import open_source
+from processor.audit.verify.audit import audit
+from processor.audit.verify.result import Options
 from processor.runtime import config as configuration
 from tests.unit.either_way import loops as loops
 

@@ -6,10 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from processor import __version__
-from processor.audit.compression import Compression, compressed
-from processor.audit.manifest import AnchorEntry, Asked, FileEntry, Manifest, RangeEntry, save
-from processor.audit.recording import encoded, line_of
-from processor.audit.sources import ROLES
+from processor.audit.sources.compression import Compression, compressed
+from processor.audit.sources.lines import encoded, line_of
+from processor.audit.sources.manifest import AnchorEntry, Asked, FileEntry, Manifest, RangeEntry, save
+from processor.audit.sources.source import ROLES
 
 from .stream import MemorySource
 

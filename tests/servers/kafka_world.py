@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from processor.adapters.kafka import KafkaInput, KafkaOutput, KafkaReader
-from processor.adapters.kafka_admin import Topic, create_topics
+from processor.adapters.kafka.admin import Topic, create_topics
+from processor.adapters.kafka.input import KafkaInput
+from processor.adapters.kafka.output import KafkaOutput
+from processor.adapters.kafka.reader import KafkaReader
 from processor.adapters.log import At, Listener
 from tests.contract.worlds import named
 

@@ -21,8 +21,8 @@ from uuid import uuid4
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from processor.adapters.kafka_admin import Topic, create_topics
-from processor.core.partitioning import partition_of
+from processor.adapters.kafka.admin import Topic, create_topics
+from processor.core.stream.partitioning import partition_of
 
 from .redis_server import free_port
 

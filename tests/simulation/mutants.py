@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from processor.adapters.log import At, Committed, Membership, Output
 from processor.adapters.store import Applied, Identity, View
-from processor.core.partition import Partition
-from processor.core.step import Outcome, Raw
-from processor.runtime.batches import Batch, Question
-from processor.runtime.intake import Intake
-from processor.runtime.recovery import Recovered, Recovery
-from processor.runtime.transactions import Transactions
-from processor.runtime.worker import Owned, Worker
+from processor.core.stream.partition import Partition
+from processor.core.stream.step import Outcome, Raw
+from processor.runtime.loop.batches import Batch, Question
+from processor.runtime.loop.intake import Intake
+from processor.runtime.loop.recovery import Recovered, Recovery
+from processor.runtime.loop.transactions import Transactions
+from processor.runtime.loop.worker import Owned, Worker
 
 from .world import World
 

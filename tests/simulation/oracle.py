@@ -7,13 +7,13 @@ from base64 import b64decode
 from collections import Counter
 
 from processor.adapters.log import At, Record
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryReader
-from processor.adapters.memory_store import MemoryStore
-from processor.core.identity import GENESIS, Identity
-from processor.core.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
-from processor.core.partition import Partition, partition_from_fields
-from processor.core.step import (
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryReader
+from processor.adapters.memory.store import MemoryStore
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
+from processor.core.stream.partition import Partition, partition_from_fields
+from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
     SLOTS_PER_BATCH,
@@ -26,7 +26,7 @@ from processor.core.step import (
     due_slot,
     step,
 )
-from processor.runtime.recovery import Topics
+from processor.runtime.loop.recovery import Topics
 
 from .workload import Workload
 

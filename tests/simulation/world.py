@@ -18,17 +18,17 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from processor.adapters.log import At, Input, LogError, Output, Record, Retry, Stop, Unknown
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
-from processor.adapters.memory_store import MemoryStore
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory.store import MemoryStore
 from processor.adapters.store import Applied, Identity, Page, Store, StoreError, StoreUnavailable, View
-from processor.core.alerts import WatchSettings
-from processor.core.events import Limits
 from processor.core.settings import Policy, Settings
-from processor.core.step import Terms
-from processor.core.tenant import TenantRules
-from processor.runtime.recovery import Topics
-from processor.runtime.worker import Pace, Worker
+from processor.core.stream.events import Limits
+from processor.core.stream.step import Terms
+from processor.core.stream.tenant import TenantRules
+from processor.core.watching.alerts import WatchSettings
+from processor.runtime.loop.recovery import Topics
+from processor.runtime.loop.worker import Pace, Worker
 
 from .oracle import Oracle, Violation
 from .workload import LABELS, workload

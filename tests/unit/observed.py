@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from processor.core.alerts import WatchSettings
-from processor.core.delays import DELAY_BOUNDS, bucket_of
-from processor.core.identity import Identity
 from processor.core.learner import Request
-from processor.core.partition import Partition
 from processor.core.settings import Policy, Settings
-from processor.core.tenant import Tenant, TenantRules
-from processor.runtime.status import Status
+from processor.core.stream.delays import DELAY_BOUNDS, bucket_of
+from processor.core.stream.identity import Identity
+from processor.core.stream.partition import Partition
+from processor.core.stream.tenant import Tenant, TenantRules
+from processor.core.watching.alerts import WatchSettings
+from processor.runtime.telemetry.status import Status
 
 DAY = 86_400_000
 NOW = 20_003 * DAY + DAY // 2

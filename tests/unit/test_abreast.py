@@ -13,18 +13,18 @@ import pytest
 from msgspec.structs import replace
 
 from processor.adapters.log import Record
-from processor.audit import abreast as side_by_side
-from processor.audit import replay as replaying
-from processor.audit.abreast import MOST, Stepping, abreast
-from processor.audit.audit import Audit, audit, shared_out
-from processor.audit.mirror import Mirror
-from processor.audit.partition_result import Options
-from processor.audit.sources import RecordingError, Role
-from processor.core.identity import GENESIS, Identity
+from processor.audit.replay import abreast as side_by_side
+from processor.audit.replay import replay as replaying
+from processor.audit.replay.abreast import MOST, Stepping, abreast
+from processor.audit.replay.mirror import Mirror
+from processor.audit.sources.source import RecordingError, Role
+from processor.audit.verify.audit import Audit, audit, shared_out
+from processor.audit.verify.result import Options
 from processor.core.learner import Drawn
-from processor.core.partition import Partition
-from processor.core.partitioning import partition_of
-from processor.core.step import (
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.partition import Partition
+from processor.core.stream.partitioning import partition_of
+from processor.core.stream.step import (
     SLOTS_PER_BATCH,
     YOUNG_CHUNK,
     Given,

@@ -14,23 +14,23 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from processor.adapters.log import Record
-from processor.audit import side_outputs
-from processor.audit.aftermath import Aftermath
-from processor.audit.audit import Audit, audit, heads
-from processor.audit.explain import explained
-from processor.audit.findings import Finding, NotAuditable
-from processor.audit.mirror import Mirror, boundaries
-from processor.audit.partition_result import Options
-from processor.audit.replay import Replay, ReplayedBatch, replay
-from processor.audit.rules import RuleBook, Secrets, digest_of
-from processor.audit.side_outputs import DeadLetters
-from processor.audit.snapshots import entries, own_writes, start_at
-from processor.audit.sources import Role
+from processor.audit.explain.aftermath import Aftermath
+from processor.audit.explain.explain import explained
+from processor.audit.replay.findings import Finding, NotAuditable
+from processor.audit.replay.mirror import Mirror, boundaries
+from processor.audit.replay.replay import Replay, ReplayedBatch, replay
+from processor.audit.replay.rules import RuleBook, Secrets, digest_of
+from processor.audit.replay.snapshots import entries, own_writes, start_at
+from processor.audit.sources.source import Role
+from processor.audit.verify import side_outputs
+from processor.audit.verify.audit import Audit, audit, heads
+from processor.audit.verify.result import Options
+from processor.audit.verify.side_outputs import DeadLetters
 from processor.cli import app
 from processor.core.errors import GForceError, InvalidInput
-from processor.core.journal import JournalRecord, decisions_digest, digest, state_digest
 from processor.core.settings import Prior
-from processor.core.tenant import TenantRules
+from processor.core.stream.journal import JournalRecord, decisions_digest, digest, state_digest
+from processor.core.stream.tenant import TenantRules
 from processor.runtime import config as configuration
 from processor.runtime.assembly import rules_of
 from processor.runtime.config import Config
@@ -865,7 +865,7 @@ def test_the_command_explains_a_decision(recorded: MemorySource, tmp_path: Path)
 def test_partitions_are_audited_by_processes_of_their_own(
     recorded: MemorySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("processor.audit.audit.FEW", 0)
+    monkeypatch.setattr("processor.audit.verify.audit.FEW", 0)
     told: list[int] = []
     found = audit(recorded, Options(SEEDS), processes=2, progress=told.append)
     assert found.verdict == "verified"

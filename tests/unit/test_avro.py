@@ -18,11 +18,11 @@ import schemas
 from processor.adapters.avro import AvroCodec, Options, schema_text
 from processor.adapters.codec import raw_of
 from processor.adapters.log import At, Record, Retry
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
-from processor.adapters.memory_store import MemoryStore
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory.store import MemoryStore
 from processor.core.errors import InvalidSettings
-from processor.core.events import (
+from processor.core.stream.events import (
     DecisionEvent,
     Limits,
     Reason,
@@ -31,11 +31,11 @@ from processor.core.events import (
     decode_request,
     encode_decision,
 )
-from processor.core.journal import JournalRecord, decisions_digest, hashes_text, record_hash
-from processor.core.step import FEEDBACK, REQUESTS, Raw
+from processor.core.stream.journal import JournalRecord, decisions_digest, hashes_text, record_hash
+from processor.core.stream.step import FEEDBACK, REQUESTS, Raw
 from processor.runtime.assembly import codec_of, pace_of, terms_of, topics_of
 from processor.runtime.config import load
-from processor.runtime.worker import Worker
+from processor.runtime.loop.worker import Worker
 from tests.servers.schema_registry import SchemaRegistry
 
 OPTIONS = Options("requests", "feedback", "decisions")

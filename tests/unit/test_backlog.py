@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from processor.adapters.log import At
-from processor.core.batch import REQUESTS, Raw
+from processor.core.stream.batch import REQUESTS, Raw
 from processor.runtime import config as configuration
-from processor.runtime.held import Held, takeable
-from processor.runtime.owned import Pace
+from processor.runtime.loop.held import Held, takeable
+from processor.runtime.loop.owned import Pace
 from tests.recordings.stream import START, Event, Running
 
 PACE = Pace(commit_interval=0, most_records=50)

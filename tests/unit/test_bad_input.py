@@ -28,12 +28,12 @@ from processor.core import (
     State,
     decode_state,
     fairness,
-    metrics,
     rule_of,
 )
-from processor.core.attainable import least_fair_loss, least_gap
-from processor.core.bounds import delayed_regret, paper_bounds, printed_gamma
-from processor.core.counters import label_weight
+from processor.core.counting.counters import label_weight
+from processor.core.figures import metrics
+from processor.core.figures.attainable import least_fair_loss, least_gap
+from processor.core.figures.bounds import delayed_regret, paper_bounds, printed_gamma
 
 from .strategies import axes, random_counters
 

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.adapters import kafka_runs
+from processor.adapters.kafka import runs as kafka_runs
 from processor.adapters.log import At, Piece
 from processor.core import compiled
 from processor.core.advice import Advice, contents
-from processor.core.batch import FEEDBACK, REQUESTS, Asked, Made, Raw, Terms, _Reading, apart, decode, hashes_of
-from processor.core.draws import plain_digests
-from processor.core.entry import Pending, Settled
-from processor.core.events import FeedbackEvent, Limits, RequestEvent
-from processor.core.journal import plain_record_hashes, record_hash
-from processor.core.step import plain_by_tenant
-from processor.core.writes import in_order, plain_packed_entries
+from processor.core.rules.draws import plain_digests
+from processor.core.stream.batch import FEEDBACK, REQUESTS, Asked, Made, Raw, Terms, _Reading, apart, decode, hashes_of
+from processor.core.stream.entry import Pending, Settled
+from processor.core.stream.events import FeedbackEvent, Limits, RequestEvent
+from processor.core.stream.journal import plain_record_hashes, record_hash
+from processor.core.stream.step import plain_by_tenant
+from processor.core.stream.writes import in_order, plain_packed_entries
 from tests.fuzz_decoder import damaged
 
 from .bad_events import BAD_EVENTS, VALID
@@ -208,8 +208,8 @@ def test_records_that_do_not_belong_here_are_refused_alike(key: bytes | None, at
 def test_plain_events_are_read_without_the_plain_version() -> None:
     """Or nothing would be gained, and no other test would notice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("processor.core.batch.request_reader", lambda limits: pytest.fail)
-        patch.setattr("processor.core.batch.feedback_reader", lambda limits: pytest.fail)
+        patch.setattr("processor.core.stream.batch.request_reader", lambda limits: pytest.fail)
+        patch.setattr("processor.core.stream.batch.feedback_reader", lambda limits: pytest.fail)
         asked: Asked = decode(*apart(raws_of(list(VALID.items()))), 0, 1, 2_000, TERMS, set())
     assert [type(event) for _, event, _ in (*asked.requests, *asked.feedback)] == [RequestEvent, FeedbackEvent]
 

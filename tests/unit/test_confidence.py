@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.core.confidence import gap_interval, interval
 from processor.core.errors import InvalidInput
-from processor.core.metrics import difference
+from processor.core.figures.confidence import gap_interval, interval
+from processor.core.figures.metrics import difference
 
 cells = st.integers(0, 10**7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 small_cells = st.integers(0, 40).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))

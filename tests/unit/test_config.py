@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core.events import Limits
 from processor.core.settings import Balance, Policy, Prior
+from processor.core.stream.events import Limits
 from processor.runtime.config import (
     Config,
     ConfigErrors,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.core import ABSENT, Axes, Counters, IncompatibleState, InvalidInput, State, decode_state, encode_state
-from processor.core.codec import decode_counters, encode_counters, encode_many
-from processor.core.counters import WEIGHT_UNIT, label_weight
+from processor.core.counting.codec import decode_counters, encode_counters, encode_many
+from processor.core.counting.counters import WEIGHT_UNIT, label_weight
 
 from .strategies import axes, random_labels, seeds
 

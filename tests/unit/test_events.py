@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from processor.core import remembering
-from processor.core.events import (
+from processor.core.stream import remembering
+from processor.core.stream.events import (
     DecisionEvent,
     FeedbackEvent,
     Limits,
@@ -32,7 +32,7 @@ from processor.core.events import (
     is_garbage,
     key_of,
 )
-from processor.core.reading import memory_of, request_reader
+from processor.core.stream.reading import memory_of, request_reader
 from tests.fuzz_decoder import DECODERS, content, damaged, try_one
 
 from .bad_events import BAD_EVENTS, FEEDBACK, REQUEST, VALID, Bad, with_field

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from processor.core import Policy, rule_of
-from processor.core.draws import draws
-from processor.core.rule import Questions
+from processor.core.rules.draws import draws
+from processor.core.rules.rule import Questions
 from processor.core.settings import OBJECTIVES
 
 from .strategies import axes, random_counters

@@ -9,13 +9,7 @@ import pytest
 
 from processor.core.errors import InvalidInput
 from processor.experiments import experts
-from processor.experiments.experts import (
-    EXPERTS,
-    ExperimentsNotInstalled,
-    Split,
-    expert_fairness,
-    predictions,
-)
+from processor.experiments.experts import EXPERTS, ExperimentsNotInstalled, Split, expert_fairness, predictions
 from producers.datasets import Dataset
 
 

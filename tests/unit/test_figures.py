@@ -12,21 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.core import rule_of
-from processor.core.alerts import WatchSettings
-from processor.core.attainable import least_gap
-from processor.core.bounds import paper_bounds
-from processor.core.confidence import interval
-from processor.core.counters import Counters
-from processor.core.estimates import estimate
+from processor.core.counting.counters import Counters
+from processor.core.figures.attainable import least_gap
+from processor.core.figures.bounds import paper_bounds
+from processor.core.figures.confidence import interval
 from processor.core.learner import IN_FORCE
+from processor.core.rules.estimates import estimate
 from processor.core.settings import Policy, Prior, Settings
-from processor.core.tenant import Tenant
-from processor.runtime.catalogue import OTHER
-from processor.runtime.figures import Estimate, TenantFigures
-from processor.runtime.measuring import Case, measured
-from processor.runtime.observer import ATTAINABLE_EVERY, Observer, in_order
-from processor.runtime.paper_bounds import bounds_of
-from processor.runtime.status import Status
+from processor.core.stream.tenant import Tenant
+from processor.core.watching.alerts import WatchSettings
+from processor.runtime.telemetry.catalogue import OTHER
+from processor.runtime.telemetry.figures import Estimate, TenantFigures
+from processor.runtime.telemetry.measuring import Case, measured
+from processor.runtime.telemetry.observer import ATTAINABLE_EVERY, Observer, in_order
+from processor.runtime.telemetry.paper_bounds import bounds_of
+from processor.runtime.telemetry.status import Status
 
 from .observed import DAY, NOW, binary, partition_of, rules_for, status_with, tenant_of
 from .strategies import axes, random_counters, seeds
@@ -283,7 +283,7 @@ def test_attainable_gaps_are_worked_out_within_a_budget_and_not_too_often(monkey
         worked_out.append(tenant.name)
         return 0.5
 
-    monkeypatch.setattr("processor.runtime.observer.attainable_gap", slow)
+    monkeypatch.setattr("processor.runtime.telemetry.observer.attainable_gap", slow)
     tenants = [tenant_of(f"t{i}", number=i, count=20) for i in range(3)]
     now = [status_with(partition_of(*tenants))]
     seeing = Observer(lambda: now[0], tick=lambda: clock[0])

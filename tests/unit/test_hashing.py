@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core.journal import record_hash, record_hashes
+from processor.core.stream.journal import record_hash, record_hashes
 
 from .either_way import loops as loops
 

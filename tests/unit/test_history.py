@@ -8,13 +8,13 @@ from math import isnan
 import pytest
 
 from processor.core import fairness
-from processor.core.counters import Counters
+from processor.core.counting.counters import Counters
 from processor.core.learner import IN_FORCE
-from processor.core.tenant import Tenant
-from processor.runtime import history
-from processor.runtime.history import Histories, Track, past_points
-from processor.runtime.observer import Observer
-from processor.runtime.status import Status
+from processor.core.stream.tenant import Tenant
+from processor.runtime.telemetry import history
+from processor.runtime.telemetry.history import Histories, Track, past_points
+from processor.runtime.telemetry.observer import Observer
+from processor.runtime.telemetry.status import Status
 
 from .observed import DAY, NOW, partition_of, status_with, tenant_of
 

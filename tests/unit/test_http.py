@@ -9,12 +9,12 @@ from http.client import HTTPConnection
 import msgspec
 import pytest
 
-from processor.core.alerts import WatchSettings
 from processor.core.errors import GForceError
-from processor.runtime.acknowledgement import acknowledged
-from processor.runtime.config_values import Secret
-from processor.runtime.http import HttpServer
-from processor.runtime.status import PartitionStatus, Status
+from processor.core.watching.alerts import WatchSettings
+from processor.runtime.config.values import Secret
+from processor.runtime.operations.acknowledgement import acknowledged
+from processor.runtime.telemetry.http import HttpServer
+from processor.runtime.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
 
 from .observed import NOW, binary, partition_of, rules_for, tenant_of

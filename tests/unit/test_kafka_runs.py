@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError
 
-from processor.adapters.kafka_input import KafkaInput
+from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.log import At
-from processor.core.batch import FEEDBACK, REQUESTS
+from processor.core.stream.batch import FEEDBACK, REQUESTS
 
 HERE, THERE = At("requests", 0), At("feedback", 0)
 

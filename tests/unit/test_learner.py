@@ -22,9 +22,9 @@ from processor.core import (
     decode_state,
     rule_of,
 )
-from processor.core.draws import draws
-from processor.core.estimates import estimate, weights
 from processor.core.exact import ONE
+from processor.core.rules.draws import draws
+from processor.core.rules.estimates import estimate, weights
 from processor.core.settings import OBJECTIVES, Prior
 
 from .strategies import axes, random_counters, seeds
@@ -170,7 +170,7 @@ def schedule_plain(schedule: tuple[Balance, ...]) -> list[Balance]:
 def test_the_automatic_rate_is_the_formula_rounded_to_sixteen_bits(n: int, experts: int) -> None:
     from math import exp, log, sqrt
 
-    from processor.core.estimates import keep_rate
+    from processor.core.rules.estimates import keep_rate
 
     rate = 1.0 - keep_rate("auto", np.array([[[float(n)]]]), experts)[0, 0, 0]
     beta = min(log(2), sqrt(8 * log(experts) / n))

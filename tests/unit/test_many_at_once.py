@@ -13,16 +13,16 @@ from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
-from processor.core.axes import Axes
-from processor.core.counters import ABSENT
-from processor.core.decision_writer import DecisionWriter, write_decisions
-from processor.core.entry import LAST_SECOND, Pending, Settled, decode_entry
-from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
+from processor.core.counting.axes import Axes
+from processor.core.counting.counters import ABSENT
 from processor.core.exact import ONE
-from processor.core.numbering import Met, Names, Tables
-from processor.core.pending_rows import PendingRows, decode_pending, encode_pending
-from processor.core.reading import request_reader
-from processor.core.stacking import stacked
+from processor.core.stream.decision_writer import DecisionWriter, write_decisions
+from processor.core.stream.entry import LAST_SECOND, Pending, Settled, decode_entry
+from processor.core.stream.events import DecisionEvent, Limits, RequestEvent, encode_decision
+from processor.core.stream.numbering import Met, Names, Tables
+from processor.core.stream.pending_rows import PendingRows, decode_pending, encode_pending
+from processor.core.stream.reading import request_reader
+from processor.core.stream.stacking import stacked
 from processor.core.together import Cases, Verdicts, decide_alike, slices
 
 from .either_way import loops as loops

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from processor.adapters.log import At, Committed, Fenced, Membership, Record, Retry, Rewind, Stop, Unknown
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from tests.contract.worlds import Diary, flat, named
 
 IN, LABELS, OUT, LOG = At("in", 0), At("labels", 0), At("out", 0), At("log", 0)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import zero_one_loss
 
-from processor.core import Counters, InvalidInput, Policy, fairness, metrics, rule_of
-from processor.core.attainable import least_fair_loss, least_gap
-from processor.core.bounds import delayed_regret, paper_bounds, printed_gamma
-from processor.core.diagnosis import constant_experts, unlabelled_decisions
+from processor.core import Counters, InvalidInput, Policy, fairness, rule_of
+from processor.core.figures import metrics
+from processor.core.figures.attainable import least_fair_loss, least_gap
+from processor.core.figures.bounds import delayed_regret, paper_bounds, printed_gamma
+from processor.core.figures.diagnosis import constant_experts, unlabelled_decisions
 from producers.synthetic import one_cell_experts
 
 from .strategies import axes, random_counters, seeds

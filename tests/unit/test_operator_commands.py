@@ -15,28 +15,36 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from processor.adapters.kafka_admin import Topic
+from processor.adapters.kafka.admin import Topic
 from processor.adapters.log import At, Committed, Record
-from processor.adapters.memory_broker import MemoryBroker
-from processor.adapters.memory_log import MemoryReader
-from processor.adapters.memory_store import MemoryStore
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryReader
+from processor.adapters.memory.store import MemoryStore
 from processor.adapters.store import Applied
 from processor.cli import app
 from processor.core.errors import GForceError, InvalidInput
-from processor.core.events import Reason
-from processor.core.identity import GENESIS, Identity
-from processor.core.writes import SetField, Writes
+from processor.core.stream.events import Reason
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.writes import SetField, Writes
 from processor.runtime.config import Config, ConfigErrors, Kafka, Properties
-from processor.runtime.dead_letters import Letter, Wanted, letter_of, letters, obstacle, parsed_place, summarised
-from processor.runtime.diagnosis import session
-from processor.runtime.http import HttpServer
-from processor.runtime.metrics import COUNTERS
-from processor.runtime.operations import forecast
-from processor.runtime.operator_options import loaded, milliseconds
-from processor.runtime.recovery import Recovery, Topics
-from processor.runtime.resumption import resumed
-from processor.runtime.status import PartitionStatus, Status
-from processor.runtime.topic_plans import examined, partitioners, wanted
+from processor.runtime.loop.recovery import Recovery, Topics
+from processor.runtime.operations.dead_letters import (
+    Letter,
+    Wanted,
+    letter_of,
+    letters,
+    obstacle,
+    parsed_place,
+    summarised,
+)
+from processor.runtime.operations.doctor import session
+from processor.runtime.operations.group import forecast
+from processor.runtime.operations.options import loaded, milliseconds
+from processor.runtime.operations.resumption import resumed
+from processor.runtime.operations.topic_plans import examined, partitioners, wanted
+from processor.runtime.telemetry.http import HttpServer
+from processor.runtime.telemetry.metrics import COUNTERS
+from processor.runtime.telemetry.status import PartitionStatus, Status
 from producers.delays import Delay
 from producers.stream import Event, Traffic, play, population, scheduled, synthetic_cases
 from tests.servers.redis_server import free_port

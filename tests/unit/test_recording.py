@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from processor.adapters.log import Headers, Record
-from processor.audit import manifest as manifests
-from processor.audit.compression import COMPRESSIONS, Compression
-from processor.audit.manifest import AnchorEntry, Asked, Manifest, RangeEntry, verify_manifest
-from processor.audit.play import Play, played, speed_of
-from processor.audit.ranges import Limit, limit_for
-from processor.audit.record_commands import size_of
-from processor.audit.recorded_source import RecordedSource
-from processor.audit.recording import encoded, line_of, read_file, records
-from processor.audit.series import Series, trimmed
-from processor.audit.sources import RecordingError, Role, Source, open_source
-from processor.audit.targets import targets
+from processor.audit.recording.commands import size_of
+from processor.audit.recording.play import Play, played, speed_of
+from processor.audit.recording.ranges import Limit, limit_for
+from processor.audit.recording.series import Series, trimmed
+from processor.audit.recording.targets import targets
+from processor.audit.sources import manifest as manifests
+from processor.audit.sources.compression import COMPRESSIONS, Compression
+from processor.audit.sources.lines import encoded, line_of, read_file, records
+from processor.audit.sources.manifest import AnchorEntry, Asked, Manifest, RangeEntry, verify_manifest
+from processor.audit.sources.recorded import RecordedSource
+from processor.audit.sources.source import RecordingError, Role, Source, open_source
 
 texts = st.text(max_size=30).map(str.encode)
 contents = st.one_of(st.none(), texts, st.binary(max_size=30))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from processor.adapters.redis_entries import RUN, Apart, apart
-from processor.core.writes import (
+from processor.adapters.redis.entries import RUN, Apart, apart
+from processor.core.stream.writes import (
     DeleteEntry,
     DeleteField,
     DropSlab,

@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.findings import Finding
 from processor.audit.opening import Opened
+from processor.audit.replay.findings import Finding
+from processor.audit.replay.rules import Secrets
 from processor.audit.report.data import ReportData
 from processor.audit.report.making import Wish, made, written
 from processor.audit.report.redaction import Redaction
 from processor.audit.report.rendering import page
-from processor.audit.rules import Secrets
-from processor.audit.whatif_settings import Sweep
-from processor.audit.whatif_tables import short
+from processor.audit.whatif.settings import Sweep
+from processor.audit.whatif.tables import short
 from processor.cli import app
-from processor.runtime.figures import EQUALIZED_ODDS
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS
 from tests.recordings.stream import Event, MemorySource
 
 from .whatif_streams import SEED, START, cases, config, events, recorded

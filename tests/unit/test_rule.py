@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.core import ABSENT, InvalidInput, Policy, rule_of
-from processor.core.draws import draws
 from processor.core.exact import ONE, Parts, _power_of_many, power, quantise, times
-from processor.core.policies import rules_of
-from processor.core.rule import Questions, Rule, decide, distinct
+from processor.core.rules.draws import draws
+from processor.core.rules.policies import rules_of
+from processor.core.rules.rule import Questions, Rule, decide, distinct
 
 from .strategies import axes, random_counters
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from processor.audit.audit import heads
+from processor.audit.verify.audit import heads
 from processor.core.errors import GForceError
 from processor.runtime.config import Config, load
 from processor.runtime.embedded import as_they_come, run_lines
+from processor.runtime.loop.worker import Worker
 from processor.runtime.service import Service
-from processor.runtime.worker import Worker
 
 SEED = {"GFORCE_PROCESSING__SEED": "ab" * 32, "GFORCE_KAFKA__INSTANCE": "one"}
 REQUEST = (

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core import Counters, Policy, problems, solver
-from processor.core.estimates import cross_instance, estimate, keep_rate, weights
+from processor.core import Counters, Policy
 from processor.core.exact import FEW, Floats, power
-from processor.core.policies import rule_of
-from processor.core.problems import Problem
-from processor.core.reference import solve_slsqp
+from processor.core.rules import problems, solver
+from processor.core.rules.estimates import cross_instance, estimate, keep_rate, weights
+from processor.core.rules.policies import rule_of
+from processor.core.rules.problems import Problem
+from processor.core.rules.reference import solve_slsqp
+from processor.core.rules.solver import kkt_residual, solve
 from processor.core.settings import Prior
-from processor.core.solver import kkt_residual, solve
 
 from .strategies import axes, random_counters, random_problem, seeds
 

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from processor.adapters.memory_store import MemoryStore
-from processor.core.entry import Parked, Pending, Settled, decode_entry, entry_id
+from processor.adapters.memory.store import MemoryStore
 from processor.core.errors import IncompatibleState
-from processor.core.events import Limits, Reason
-from processor.core.identity import GENESIS, Identity
-from processor.core.journal import ChangelogRecord, JournalRecord, Range, changelog_parts
 from processor.core.learner import IN_FORCE
-from processor.core.partition import Partition, partition_from_fields
 from processor.core.settings import Policy, Settings
-from processor.core.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, apart, decode, due_slot, step
-from processor.core.tenant import TenantRules
-from processor.core.writes import SetEntry, unpack
-from processor.runtime.faults import step_around_faults
+from processor.core.stream.entry import Parked, Pending, Settled, decode_entry, entry_id
+from processor.core.stream.events import Limits, Reason
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.journal import ChangelogRecord, JournalRecord, Range, changelog_parts
+from processor.core.stream.partition import Partition, partition_from_fields
+from processor.core.stream.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, apart, decode, due_slot, step
+from processor.core.stream.tenant import TenantRules
+from processor.core.stream.writes import SetEntry, unpack
+from processor.runtime.loop.faults import step_around_faults
 
 from .either_way import loops as loops
 

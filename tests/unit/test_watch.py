@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.core import watch as module
 from processor.core.errors import IncompatibleState, InvalidSettings
-from processor.core.stream import RATES, START, Stream, factors, grown, mean
-from processor.core.watch import Alert, Change, Watch, WatchSettings
+from processor.core.watching import watch as module
+from processor.core.watching.bets import RATES, START, Stream, factors, grown, mean
+from processor.core.watching.watch import Alert, Change, Watch, WatchSettings
 
 from .either_way import loops as loops
 

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.findings import NotAuditable
-from processor.audit.label_times import LabelStore
-from processor.audit.outcomes import Pairs
-from processor.audit.rules import RuleBook, Secrets
-from processor.audit.whatif import Task, answered
-from processor.audit.whatif_asking import asked
-from processor.audit.whatif_figures import gap_change, loss_change, standing_of
-from processor.audit.whatif_settings import Change, LabelDelay, Sweep, changed, settings_asked_for
-from processor.audit.whatif_tables import WhatIf
+from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.rules import RuleBook, Secrets
+from processor.audit.whatif.asking import asked
+from processor.audit.whatif.figures import gap_change, loss_change, standing_of
+from processor.audit.whatif.label_times import LabelStore
+from processor.audit.whatif.outcomes import Pairs
+from processor.audit.whatif.settings import Change, LabelDelay, Sweep, changed, settings_asked_for
+from processor.audit.whatif.tables import WhatIf
+from processor.audit.whatif.whatif import Task, answered
 from processor.cli import app
 from processor.core.errors import InvalidInput
-from processor.core.journal import JournalRecord
-from processor.runtime.figures import EQUALIZED_ODDS
+from processor.core.stream.journal import JournalRecord
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS
 from tests.recordings.stream import Event, MemorySource
 
 from .whatif_streams import GROUPS, LABELS, SEED, TENANT, cases, config, direct, events, recorded, written
@@ -158,8 +158,8 @@ def test_a_label_moves_to_the_first_batch_whose_last_record_is_not_before_it(
     store.fill(source, 0)
     delay = LabelDelay.read("none")
     assert delay is not None
-    from processor.audit.label_times import Retimed
-    from processor.audit.replay import Replay
+    from processor.audit.replay.replay import Replay
+    from processor.audit.whatif.label_times import Retimed
 
     retimed, replay = Retimed(delay, store), Replay(source, 0, SECRETS)
     for batch in replay.batches():
@@ -282,7 +282,7 @@ def test_early_double_and_expired_labels_are_paired_as_the_record_has_them(times
     stream: list[Event] = troubled({TENANT: shape}, 250, seed=9)
     source = recorded(stream, settings)
     task = Task(source, 0, Secrets.of_config(settings), (Change(fairness=0.1), Change(policy="mw")))
-    from processor.audit.replay import Replay
+    from processor.audit.replay.replay import Replay
 
     replay = Replay(source, 0, Secrets.of_config(settings))
     for _ in replay.batches():

@@ -11,18 +11,18 @@ from random import Random
 import msgspec
 import numpy as np
 
-from processor.audit import manifest as manifests
-from processor.audit.manifest import AnchorEntry, Asked, Manifest, RangeEntry
-from processor.audit.recording import line_of
-from processor.audit.series import Series
-from processor.audit.sources import ROLES, Source
-from processor.core.events import Limits, decode_feedback, decode_request
-from processor.core.journal import JournalRecord
+from processor.audit.recording.series import Series
+from processor.audit.sources import manifest as manifests
+from processor.audit.sources.lines import line_of
+from processor.audit.sources.manifest import AnchorEntry, Asked, Manifest, RangeEntry
+from processor.audit.sources.source import ROLES, Source
 from processor.core.learner import Decision, Learner, Request
 from processor.core.settings import Settings
-from processor.core.step import YOUNG, YOUNG_CHUNK
+from processor.core.stream.events import Limits, decode_feedback, decode_request
+from processor.core.stream.journal import JournalRecord
+from processor.core.stream.step import YOUNG, YOUNG_CHUNK
 from processor.runtime.config import Config, load
-from processor.runtime.worker import Pace
+from processor.runtime.loop.worker import Pace
 from tests.recordings.stream import START, Event, MemorySource, Running
 
 SEED = "5eed" * 16

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from processor.adapters.kafka_sender import KafkaSender
+from processor.adapters.kafka.sender import KafkaSender
 from producers.delays import Delay
 from producers.stream import Case, Event, Traffic, play, population, scheduled, synthetic_cases
 from producers.synthetic import Shift

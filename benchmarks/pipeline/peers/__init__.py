@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..children import Process
-from ..lines import LIMIT, Inputs, Line, Told
-from ..stage import Stage
-from ..timing import Measured, timed
+from benchmarks.pipeline.children import Process
+from benchmarks.pipeline.lines import LIMIT, Inputs, Line, Told
+from benchmarks.pipeline.stage import Stage
+from benchmarks.pipeline.timing import Measured, timed
 
 INSTALL_SECONDS = 900
 

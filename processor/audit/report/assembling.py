@@ -8,20 +8,20 @@ from pathlib import Path
 
 import msgspec
 
-from processor.audit.audit import Audit
-from processor.audit.findings import MEANING, Finding
-from processor.audit.manifest import digest_of
-from processor.audit.partition_result import PartitionAudit
-from processor.audit.sources import ROLES, Source
-from processor.audit.whatif_tables import WhatIf, conclusion, reproduction
-from processor.core.attainable import least_gap
-from processor.core.confidence import interval
-from processor.core.estimates import estimate
+from processor.audit.replay.findings import MEANING, Finding
+from processor.audit.sources.manifest import digest_of
+from processor.audit.sources.source import ROLES, Source
+from processor.audit.verify.audit import Audit
+from processor.audit.verify.result import PartitionAudit
+from processor.audit.whatif.tables import WhatIf, conclusion, reproduction
 from processor.core.exact import ONE
-from processor.core.tenant import Tenant
-from processor.runtime.figures import Estimate, TenantFigures
-from processor.runtime.measuring import Case, measured
-from processor.runtime.window_figures import ALPHA
+from processor.core.figures.attainable import least_gap
+from processor.core.figures.confidence import interval
+from processor.core.rules.estimates import estimate
+from processor.core.stream.tenant import Tenant
+from processor.runtime.telemetry.figures import Estimate, TenantFigures
+from processor.runtime.telemetry.measuring import Case, measured
+from processor.runtime.telemetry.window_figures import ALPHA
 
 from .collecting import Collection, TenantCollection
 from .configuration import changes

@@ -16,7 +16,7 @@ from math import isnan
 from typing import Any
 
 from processor.core.errors import GForceError
-from processor.runtime.figures import EQUALIZED_ODDS
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS
 
 from .data import TenantReport
 from .words import delay_names
@@ -213,7 +213,7 @@ def delays(tenant: TenantReport, width: float) -> Any:
 
 def front(tenant: TenantReport, width: float) -> Any:
     """The Pareto front of the settings that were tried."""
-    from processor.audit.pareto import draw
+    from processor.audit.whatif.pareto import draw
 
     assert tenant.whatif is not None
     with canvas((width, 3.4 if width == NARROW else 3.6)) as (figure, axis):

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from processor.adapters.codec import Codec
-from processor.audit.decisions import Decisions
-from processor.audit.findings import NotAuditable
-from processor.audit.ledger import Labelled, Ledger, Opened
-from processor.audit.pool import Progress
-from processor.audit.recorded_draws import drawn_by_record, without_seed
-from processor.audit.replay import Replay, ReplayedBatch
-from processor.audit.rules import RuleBook, Secrets
-from processor.audit.shelves import Shelf
-from processor.audit.sources import RecordingError, Source
-from processor.core.alert_events import AlertEvent
-from processor.core.axes import Axes
-from processor.core.counters import Counters
-from processor.core.entry import entry_id
-from processor.core.journal import JournalRecord
+from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.pool import Progress
+from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
+from processor.audit.replay.replay import Replay, ReplayedBatch
+from processor.audit.replay.rules import RuleBook, Secrets
+from processor.audit.replay.shelves import Shelf
+from processor.audit.sources.source import RecordingError, Source
+from processor.audit.verify.decisions import Decisions
+from processor.audit.whatif.ledger import Labelled, Ledger, Opened
+from processor.core.counting.axes import Axes
+from processor.core.counting.counters import Counters
 from processor.core.learner import Drawn
-from processor.core.step import REQUESTS, Asked
-from processor.core.tenant import Tenant
+from processor.core.stream.entry import entry_id
+from processor.core.stream.journal import JournalRecord
+from processor.core.stream.step import REQUESTS, Asked
+from processor.core.stream.tenant import Tenant
+from processor.core.watching.alert_events import AlertEvent
 
 MOST_POINTS = 160
 MOST_ALERTS = 200

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from processor.audit import audit as auditing
-from processor.audit.findings import NotAuditable
 from processor.audit.opening import Opened
-from processor.audit.partition_result import Options
-from processor.audit.pool import in_processes
-from processor.audit.whatif_asking import asked, partitions_of
-from processor.audit.whatif_settings import Change, Sweep
-from processor.audit.whatif_tables import WhatIf
+from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.pool import in_processes
+from processor.audit.verify import audit as auditing
+from processor.audit.verify.result import Options
+from processor.audit.whatif.asking import asked, partitions_of
+from processor.audit.whatif.settings import Change, Sweep
+from processor.audit.whatif.tables import WhatIf
 from processor.core.errors import InvalidInput
 
 from . import rows

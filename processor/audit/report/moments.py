@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from processor.core.counters import Counters
-from processor.core.tenant import Tenant
-from processor.runtime.window_figures import window_figures
+from processor.core.counting.counters import Counters
+from processor.core.stream.tenant import Tenant
+from processor.runtime.telemetry.window_figures import window_figures
 
 from .collecting import TenantCollection
 from .data import Moment

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from processor.audit.findings import MEANING, Finding
+from processor.audit.replay.findings import MEANING, Finding
 
 WITHHELD = "(an event, withheld in a redacted report)"
 _QUOTED_ID = re.compile(r'"decision_id"\s*:\s*("(?:[^"\\]|\\.)*")')

@@ -6,9 +6,9 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from processor.audit.whatif_tables import short, shown
+from processor.audit.whatif.tables import short, shown
 from processor.core.errors import GForceError
-from processor.runtime.figures import EQUALIZED_ODDS, METRICS
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS, METRICS
 
 from . import charts, words
 from .configuration import flattened

@@ -10,8 +10,8 @@ from typing import IO
 
 import msgspec
 
-from processor.audit.whatif_tables import number, plain, rows
-from processor.runtime.figures import Estimate
+from processor.audit.whatif.tables import number, plain, rows
+from processor.runtime.telemetry.figures import Estimate
 
 from .data import Moment, ReportData, TenantReport
 from .words import delay_names
@@ -140,7 +140,7 @@ def _moment_rows(tenant: str, section: str, moment: Moment, rates: bool = True) 
 
 
 def _whatif_rows(tenant: TenantReport) -> Iterator[Row]:
-    from processor.audit.whatif_tables import WhatIf
+    from processor.audit.whatif.tables import WhatIf
 
     assert tenant.whatif is not None
     answer = WhatIf(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from math import isnan
 
-from processor.audit.whatif_tables import short
-from processor.core.alert_events import AlertEvent
-from processor.core.events import Reason
-from processor.runtime.config_values import Duration
-from processor.runtime.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
+from processor.audit.whatif.tables import short
+from processor.core.stream.events import Reason
+from processor.core.watching.alert_events import AlertEvent
+from processor.runtime.config.values import Duration
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
 
 from .data import Statement
 
@@ -171,7 +171,7 @@ def alert_evidence(alert: AlertEvent) -> str:
 
 
 def delay_names() -> list[str]:
-    from processor.core.delays import DELAY_BOUNDS
+    from processor.core.stream.delays import DELAY_BOUNDS
 
     return [f"≤ {Duration(bound * 1_000)}" for bound in DELAY_BOUNDS] + [f"> {Duration(DELAY_BOUNDS[-1] * 1_000)}"]
 

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from processor.core.batch import Raw
+from processor.core.stream.batch import Raw
 
 def record_hashes(keys: list[bytes | None], values: list[bytes | None], timestamps: list[int]) -> bytes: ...
 def hashes_as_received(raws: list[Raw]) -> bytes: ...

@@ -1,4 +1,4 @@
-"""Digests of many short texts. The plain versions are in ``core.journal``, ``core.draws`` and ``core.advice``."""
+"""Digests of many short texts. The plain versions are in ``core.stream.journal``, ``core.rules.draws`` and ``core.advice``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc

@@ -2,9 +2,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from processor.core.advice import Panel
-from processor.core.batch import Raw, Read
-from processor.core.events import FeedbackEvent, RequestEvent
-from processor.core.joining import Joined
+from processor.core.stream.batch import Raw, Read
+from processor.core.stream.events import FeedbackEvent, RequestEvent
+from processor.core.stream.joining import Joined
 
 def match(
     labels: Iterable[Read[FeedbackEvent]],

@@ -1,4 +1,4 @@
-"""Records find what belongs to them. The plain versions are in ``core.step`` and ``core.batch``."""
+"""Records find what belongs to them. The plain versions are in ``core.stream.step`` and ``core.stream.batch``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 cdef enum:
-    # see ``core.entry``
+    # see ``core.stream.entry``
     LABELLED = 2
     PENDING = 6
     HEAD = 23

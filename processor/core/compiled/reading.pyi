@@ -1,9 +1,9 @@
 from collections.abc import Callable
 
 from processor.core.advice import Advice, Panel, Piece
-from processor.core.batch import Raw, Read
-from processor.core.events import FeedbackEvent, Limits, RequestEvent
-from processor.core.remembering import Memory
+from processor.core.stream.batch import Raw, Read
+from processor.core.stream.events import FeedbackEvent, Limits, RequestEvent
+from processor.core.stream.remembering import Memory
 
 class Reader:
     def __init__(self, limits: Limits, latest: int, head_of: Callable[[bytes, str], bytes | None]) -> None: ...

@@ -1,6 +1,6 @@
 """Records become events: those that are written plainly, which nearly all are.
 
-The plain version is in ``core.batch``. Whatever is not plain here (an escape, a letter beyond ASCII, a number with an
+The plain version is in ``core.stream.batch``. Whatever is not plain here (an escape, a letter beyond ASCII, a number with an
 exponent, a field that comes twice, anything at a limit) is left to it, so nothing is ever refused here.
 """
 

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from processor.core.stream import Stream
+from processor.core.watching.bets import Stream
 
 Cell = tuple[int, int]
 Taking = list[tuple[Stream, bool]]

@@ -1,4 +1,4 @@
-"""Bets on labels as they come. The plain version is ``Stream.bet`` in ``core.stream``, whose figures are the same to
+"""Bets on labels as they come. The plain version is ``Stream.bet`` in ``core.watching.bets``, whose figures are the same to
 the bit: the same operations on the same numbers, in the same order."""
 
 from libc.stdint cimport int64_t

@@ -1,10 +1,10 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from processor.core.advice import Advice
-from processor.core.batch import Made, Raw, Read
-from processor.core.decision_writer import Choice
-from processor.core.events import RequestEvent
 from processor.core.exact import Ints, Parts
+from processor.core.stream.batch import Made, Raw, Read
+from processor.core.stream.decision_writer import Choice
+from processor.core.stream.events import RequestEvent
 
 def columns(
     cases: list[Read[RequestEvent]],

@@ -1,4 +1,4 @@
-"""What a batch writes, put together. The plain versions are in ``core.writes`` and ``core.decision_writer``."""
+"""What a batch writes, put together. The plain versions are in ``core.stream.writes`` and ``core.stream.decision_writer``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem, PyDict_Next
@@ -122,7 +122,7 @@ def joined_ids(list ids):
 
 
 def packed_entries(dict entries):
-    """Entries to be set, or deleted where there is no value, in the order of their ids; see ``core.writes``."""
+    """Entries to be set, or deleted where there is no value, in the order of their ids; see ``core.stream.writes``."""
     cdef _Sorted found = _Sorted(len(entries))
     cdef PyObject *id
     cdef PyObject *value

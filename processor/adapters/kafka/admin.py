@@ -1,0 +1,97 @@
+"""Administration of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from processor.adapters.kafka.errors import error_of, made, meaning
+from processor.adapters.kafka.settings import Properties, client_properties
+from processor.adapters.log import At
+
+TIMEOUT = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is, or as it should be; ``replication`` −1 is the broker's default."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    replication: int = -1
+
+
+def create_topics(properties: Properties, topics: Iterable[Topic]) -> list[str]:
+    """Create those that do not exist yet; the names of those created."""
+    wanted = [NewTopic(each.name, each.partitions, each.replication, config=dict(each.configs)) for each in topics]
+    if not wanted:
+        return []
+    client = _client(properties)  # named, because a client without a name is gone before it is answered
+    answers = client.create_topics(wanted, operation_timeout=TIMEOUT, request_timeout=TIMEOUT)
+    return [name for name, answer in answers.items() if _created(name, answer)]
+
+
+def _client(properties: Properties) -> AdminClient:
+    return made(AdminClient, client_properties(properties))
+
+
+def _created(name: str, answer: Future[Any]) -> bool:
+    try:
+        answer.result(TIMEOUT * 2)
+    except KafkaException as problem:
+        if error_of(problem).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise meaning(problem, f"creating topic {name}") from problem
+    return True
+
+
+def describe_topics(properties: Properties, names: Iterable[str]) -> dict[str, Topic | None]:
+    """Partition count, replication and every effective configuration; None for a topic that does not exist."""
+    client = _client(properties)
+    wanted = list(names)
+    shapes = {name: _shape(client, name) for name in wanted}
+    return {
+        name: None if shape is None else Topic(name, shape[0], _configs(client, name), shape[1])
+        for name, shape in shapes.items()
+    }
+
+
+def _shape(client: AdminClient, name: str) -> tuple[int, int] | None:
+    answer = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
+    try:
+        description = answer.result(TIMEOUT * 2)
+    except KafkaException as problem:
+        if error_of(problem).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise meaning(problem, f"describing topic {name}") from problem
+    return len(description.partitions), len(description.partitions[0].replicas)
+
+
+def _configs(client: AdminClient, name: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    try:
+        entries = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result(TIMEOUT * 2)
+    except KafkaException as problem:
+        raise meaning(problem, f"describing the configuration of topic {name}") from problem
+    return {key: entry.value for key, entry in entries.items() if entry.value is not None}
+
+
+def delete_records(properties: Properties, at: At, before_offset: int) -> int:
+    """Delete what is before the offset; the first offset kept now."""
+    client = _client(properties)
+    place = TopicPartition(at.topic, at.partition, before_offset)
+    answers = client.delete_records([place], request_timeout=TIMEOUT, operation_timeout=TIMEOUT)
+    try:
+        kept: int = next(iter(answers.values())).result(TIMEOUT * 2).low_watermark
+    except KafkaException as problem:
+        raise meaning(problem, f"deleting records of {at.topic}[{at.partition}]") from problem
+    return kept

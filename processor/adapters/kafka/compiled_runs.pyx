@@ -1,0 +1,41 @@
+"""What a fetch brings, made what the core reads. The plain version is in ``kafka_runs``."""
+
+from libc.stdint cimport int64_t
+
+from processor.adapters.log import At, Piece
+from processor.core.stream.batch import Raw
+
+
+def runs(list messages, dict positions, sources):
+    """See ``kafka_runs.runs``."""
+    cdef list found = [], records = None
+    cdef object topic = None, partition = None, at = None, source = None
+    cdef int64_t offset, wanted = 0
+    cdef bint started = False
+    for message in messages:
+        if message.error() is not None:
+            found.append(message)
+            at = None
+            continue
+        if at is None or message.partition() != partition or message.topic() != topic:
+            topic, partition, records = message.topic(), message.partition(), []
+            at = At(topic, partition)
+            found.append(Piece(at, records))
+            started = at in positions
+            if started:
+                wanted, source = positions[at], sources[topic]
+        offset = message.offset()
+        if started and offset >= wanted:
+            wanted = positions[at] = offset + 1
+            headers = message.headers()
+            records.append(
+                Raw(
+                    source,
+                    offset,
+                    (<tuple>message.timestamp())[1],
+                    message.key(),
+                    message.value(),
+                    tuple(headers) if headers else (),
+                )
+            )
+    return found

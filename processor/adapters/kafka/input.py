@@ -1,0 +1,392 @@
+"""A member of the consumer group, on confluent-kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from processor.adapters.kafka.errors import NOT_KEPT, REMEDY, error_of, made, meaning, says
+from processor.adapters.kafka.membership import parsed
+from processor.adapters.kafka.runs import NEVER, runs
+from processor.adapters.kafka.settings import GroupProtocol, Properties, consumer_properties
+from processor.adapters.log import (
+    At,
+    Committed,
+    Headers,
+    Listener,
+    LogError,
+    Membership,
+    Piece,
+    Record,
+    Retry,
+    Sources,
+    Stop,
+)
+
+# librdkafka mends these itself, and poll has nothing to give meanwhile. After _MAX_POLL_EXCEEDED it calls `lost`.
+PASSING = frozenset(
+    {
+        KafkaError._PARTITION_EOF,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+    }
+)
+MOST_REJOINS, REJOIN_WINDOW = 5, 60.0
+# The partition's fetcher has not started yet, or is about to stop.
+NOT_YET = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
+
+
+def record_of(message: Message) -> Record:
+    """The message as our own record."""
+    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # bytes, since we read them
+    return Record(
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        headers,
+    )
+
+
+class KafkaInput:
+    """See ``log.Input``. All rebalance callbacks come from inside ``poll`` and ``close``, on the caller's thread.
+
+    Under the classic protocol librdkafka is given a partition only when it is started, at its offset. Assigned at its
+    end, paused, sought and resumed instead, it skipped half a second of records in 12 of 344 starts (librdkafka of
+    confluent-kafka 2.16, partitions under load): presumably the look-up of the end is answered after the seek.
+    Under the consumer protocol the broker wants to see at once what it gave, so partitions are assigned at an absolute
+    offset there, which needs no look-up, and sought from there.
+    """
+
+    def __init__(
+        self,
+        properties: Properties,
+        group: str,
+        instance: str,
+        sources: Sources,
+        listener: Listener,
+        *,
+        protocol: GroupProtocol = "classic",
+        request_timeout: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._instance = instance
+        self._listener = listener
+        self._protocol = protocol
+        self._timeout = request_timeout
+        self._clock = clock
+        self._next: dict[At, int] = {}  # started partitions: the lowest offset still to be handed out
+        self._unsought: dict[At, int] = {}  # started, but the seek has not been taken yet
+        self._placed: set[At] = set()  # what librdkafka has been given to read
+        self._owned: set[At] = set()
+        self._at_end: set[At] = set()
+        self._membership: object = None
+        self._problem: LogError | None = None
+        self._fatal: KafkaError | None = None
+        self._fenced_owning = False
+        self._rejoined: list[float] = []
+        self._sources, self._topics = sources, list(sources)
+        self._settings = consumer_properties(properties, group, instance, protocol)
+        self._consumer = made(Consumer, {**self._settings, "error_cb": self._noted})
+        self._check_exist(self._topics)
+        self._subscribe()
+
+    def _check_exist(self, topics: Sequence[str]) -> None:
+        """A subscription to a missing topic would wait for ever and say nothing."""
+        try:
+            known = self._consumer.list_topics(timeout=self._timeout).topics
+        except KafkaException as problem:
+            raise meaning(problem, "reading the list of topics") from problem
+        missing = [name for name in topics if name not in known]
+        if missing:
+            raise Stop(
+                f"no such topic: {', '.join(missing)}. Remedy: create it, or correct the topic settings, or grant this "
+                "user READ on it: without that a topic looks as if it were not there"
+            )
+
+    # Rebalances
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(
+            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def _rejoin(self, fatal: KafkaError) -> None:
+        """Go on with a new consumer after an error that finished the old one.
+
+        A static member can be fenced although nobody uses its name: seen when the broker was away for longer than the
+        session, and then always after the loss of its partitions, while joining again (presumably the broker gets two
+        of our requests to join). One that is fenced while it owns partitions, or again and again, has a double.
+        """
+        now = self._clock()
+        self._rejoined = [then for then in self._rejoined if now - then < REJOIN_WINDOW] + [now]
+        taken = says(fatal, KafkaError.UNRELEASED_INSTANCE_ID)
+        if self._fenced_owning or (len(self._rejoined) > MOST_REJOINS and not taken):
+            raise Stop(
+                f'another process has joined the group as "{self._instance}" ({fatal.str()}). '
+                'Remedy: give every process its own "instance"'
+            )
+        old, self._consumer = self._consumer, made(Consumer, {**self._settings, "error_cb": self._noted})
+        old.close()
+        lost, self._fatal, self._problem = sorted(self._owned), None, None
+        self._forget(lost)
+        self._owned.clear()
+        self._placed.clear()
+        self._subscribe()
+        if lost:
+            self._listener.lost(lost)
+        if taken:
+            time.sleep(1.0)  # asking faster would not make the broker forget the old session earlier
+            raise Retry(f'the name "{self._instance}" is taken until the session of its last user has timed out')
+
+    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
+        partitions = [At(each.topic, each.partition) for each in given]
+        if self._protocol == "consumer":
+            places = [TopicPartition(at.topic, at.partition, self._first(consumer, at)) for at in partitions]
+            consumer.incremental_assign(places)
+            if places:
+                consumer.pause(places)
+        else:
+            consumer.assign([])
+            self._placed.clear()
+        self._forget(partitions)
+        self._owned.update(partitions)
+        self._listener.assigned(partitions, self._current_membership())
+
+    def _first(self, consumer: Consumer, at: At) -> int:
+        """An absolute offset to stand at until started: a symbolic one would be looked up in the background, and the
+        answer could undo the seek that ``start`` makes meanwhile."""
+        try:
+            bounds = consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), timeout=5.0)
+        except KafkaException:
+            return 0
+        return int(bounds[0]) if bounds else 0
+
+    def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        self._give_up(consumer, taken, self._listener.revoked)
+
+    def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+        self._give_up(consumer, taken, self._listener.lost)
+
+    def _give_up(self, consumer: Consumer, taken: list[TopicPartition], told: Callable[[Sequence[At]], None]) -> None:
+        partitions = [At(each.topic, each.partition) for each in taken]
+        try:
+            if consumer is self._consumer:  # else a finished one is being closed, and its partitions are lost
+                told(partitions)
+        finally:
+            # Whatever the listener met: without this the group waits for us until the rebalance times out.
+            self._forget(partitions)
+            self._owned.difference_update(partitions)
+            self._placed.difference_update(partitions)
+            if self._protocol == "consumer":
+                consumer.incremental_unassign(taken)
+            else:
+                consumer.unassign()
+
+    def _forget(self, partitions: Iterable[At]) -> None:
+        for at in partitions:
+            self._next.pop(at, None)
+            self._unsought.pop(at, None)
+            self._at_end.discard(at)
+
+    def _current_membership(self) -> Membership:
+        self._membership = self._consumer.consumer_group_metadata()
+        return parsed(self._membership)
+
+    def _follow_epoch(self) -> None:
+        """Under the consumer protocol the member epoch grows without a callback when others' partitions move.
+
+        What we own we then still own, since the broker takes nothing before we have let go; so the new membership
+        holds for batches already read, and is announced as an assignment of nothing.
+        """
+        raw = self._consumer.consumer_group_metadata()
+        if self._protocol == "classic" or self._membership is None or raw == self._membership:
+            return
+        membership = parsed(raw)
+        if membership.generation > 0 and membership.member_id:
+            self._membership = raw
+            self._listener.assigned([], membership)
+
+    # Reading
+
+    def poll(self, most: int, timeout: float) -> list[Piece]:
+        if self._fatal is not None:
+            self._rejoin(self._fatal)
+        self._raise_noted()
+        self._seek_all()
+        # While a seek is outstanding a long wait would be a wait for nothing.
+        wait = min(timeout, 0.05) if self._unsought else timeout
+        try:
+            messages = self._consumer.consume(most, wait)
+        except KafkaException as problem:
+            self._noted(error_of(problem))
+            raise self._meaning(error_of(problem), "reading") from problem
+        if self._protocol == "consumer":
+            self._follow_epoch()
+        pieces = self._taken(messages)
+        if not pieces:
+            self._raise_noted()
+        return pieces
+
+    def _taken(self, messages: list[Message]) -> list[Piece]:
+        """Records that are wanted, in runs of one partition, as they come."""
+        pieces: list[Piece] = []
+        for run in runs(messages, self._next, self._sources):
+            if not isinstance(run, Piece):
+                self._noted(run.error(), run)  # type: ignore[arg-type]
+            elif run.records:
+                self._at_end.discard(run.at)
+                pieces.append(run)
+        return pieces
+
+    def ended(self, at: At) -> bool:
+        return at in self._at_end
+
+    def lag(self, at: At, position: int) -> int | None:
+        """From the end that came along with the last fetch; at the end, markers of transactions do not count."""
+        if at in self._at_end:
+            return max(self._next[at] - position, 0)
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
+        except (KafkaException, TypeError):  # not assigned any more; None if there is nothing to unpack
+            return None
+        return max(end - position, 0) if end >= 0 else None
+
+    def _noted(self, error: KafkaError, message: Message | None = None) -> None:
+        """Keep the first problem for the next call: records of the same fetch must reach the caller before it."""
+        if error.code() == KafkaError._PARTITION_EOF and message is not None:
+            self._heard_end(message)
+        elif error.fatal() or error.code() == KafkaError._FATAL:
+            self._fatal = self._fatal or error
+            # In order: librdkafka reports the fencing first and the loss after, a session's end the other way round.
+            self._fenced_owning |= bool(self._owned) and says(error, KafkaError.FENCED_INSTANCE_ID)
+        elif message is None and error.code() not in REMEDY:
+            pass  # a broker's trouble, reported aside; librdkafka logs and mends it
+        elif error.code() not in PASSING:
+            named = message is not None and message.topic() is not None
+            where = f"reading {message.topic()}[{message.partition()}]" if message and named else "reading"
+            self._problem = self._problem or self._meaning(error, where)
+
+    def _heard_end(self, message: Message) -> None:
+        at = At(message.topic() or "", message.partition() or 0)
+        if (message.offset() or 0) >= self._next.get(at, NEVER):
+            self._at_end.add(at)
+
+    def _raise_noted(self) -> None:
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+
+    def _meaning(self, error: KafkaError, doing: str) -> LogError:
+        if error.code() in NOT_KEPT:
+            return Stop(
+                f"{doing}: the position to read from is not in the log any more ({error.str()}). "
+                "Remedy: restore the topic, or reset the group's offsets on purpose, and raise retention.ms"
+            )
+        if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
+            # It was there when we joined; a broker that is coming up may not know it yet.
+            return Retry(f"{doing}: {error.str()}")
+        return meaning(error, doing)
+
+    # Positions
+
+    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+        """With ``read_committed`` librdkafka asks for stable offsets, which the broker refuses while one is pending."""
+        wanted = list(partitions)
+        deadline = self._clock() + self._timeout
+        found: dict[At, Committed | None] = {}
+        while pending := [at for at in wanted if at not in found]:
+            left = deadline - self._clock()
+            if left <= 0:
+                raise Retry(f"the committed offset of {pending[0]} is not stable: a transaction is still open")
+            found.update(self._fetch_committed(pending, left))
+        return {at: found[at] for at in wanted}
+
+    def _fetch_committed(self, partitions: list[At], timeout: float) -> dict[At, Committed | None]:
+        """Those that are stable now; a little rest if some are not."""
+        try:
+            answers = self._consumer.committed([TopicPartition(*at) for at in partitions], timeout)
+        except KafkaException as problem:
+            error = error_of(problem)
+            if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+                raise self._meaning(error, "reading the committed offsets") from problem
+            answers = []
+        found: dict[At, Committed | None] = {}
+        for answer in answers:
+            at = At(answer.topic, answer.partition)
+            if answer.error is None:
+                found[at] = Committed(answer.offset, answer.metadata or "") if answer.offset >= 0 else None
+            elif answer.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+                raise self._meaning(answer.error, f"reading the committed offset of {at.topic}[{at.partition}]")
+        if len(found) < len(partitions):
+            time.sleep(min(0.02, timeout))
+        return found
+
+    def start(self, at: At, offset: int) -> None:
+        """The seek is taken now if the partition's fetcher runs, else by one of the next polls."""
+        self._forget([at])
+        self._next[at] = self._unsought[at] = offset
+        self._placed.discard(at)
+        if self._protocol == "consumer":
+            self._seek(at, offset)
+
+    def _seek_all(self) -> None:
+        if self._protocol == "consumer":
+            for at, offset in list(self._unsought.items()):
+                self._seek(at, offset)
+        elif self._placed != self._next.keys():
+            self._place()
+
+    def _place(self) -> None:
+        """Have all that is started read, and nothing else, each from the next record to be handed out."""
+        places = [TopicPartition(at.topic, at.partition, offset) for at, offset in self._next.items()]
+        try:
+            self._consumer.assign(places)
+        except KafkaException as problem:
+            raise self._meaning(error_of(problem), "placing the partitions") from problem
+        self._placed = set(self._next)
+        self._unsought.clear()
+
+    def _seek(self, at: At, offset: int) -> None:
+        place = TopicPartition(at.topic, at.partition, offset)
+        try:
+            self._consumer.seek(place)
+            self._consumer.resume([place])
+        except KafkaException as problem:
+            error = error_of(problem)
+            if error.code() not in NOT_YET:
+                raise self._meaning(error, f"seeking in {at.topic}[{at.partition}]") from problem
+        else:
+            del self._unsought[at]
+
+    def pause(self, partitions: Iterable[At]) -> None:
+        """Records fetched but not handed out are dropped: only ``start`` reads on, from where it is told."""
+        held = [at for at in partitions if at in self._next]
+        self._forget(held)
+        if held and self._protocol == "consumer":  # under the classic one the next poll takes them away
+            with contextlib.suppress(KafkaException):  # not assigned any more: then there is nothing to pause
+                self._consumer.pause([TopicPartition(*at) for at in held])
+
+    def close(self) -> None:
+        """A static member: the broker keeps its partitions for it until the session times out."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._consumer.close()
+
+    def __enter__(self) -> KafkaInput:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()

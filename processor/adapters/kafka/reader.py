@@ -1,0 +1,124 @@
+"""Reading partitions outside any group, on confluent-kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from processor.adapters.kafka.errors import NOT_KEPT, made, meaning
+from processor.adapters.kafka.input import PASSING, record_of
+from processor.adapters.kafka.settings import Properties, reader_properties
+from processor.adapters.log import At, Record, Retry, Stop
+
+
+def check_reading(error: KafkaError, at: At) -> None:
+    """Raise what an error means for who reads outside any group.
+
+    librdkafka looks for the coordinator of a group all the same, and for one that no ACL names it is refused. That is
+    no obstacle to reading.
+    """
+    doing = f"reading {at.topic}[{at.partition}]"
+    if error.code() in NOT_KEPT:
+        raise Stop(f"{doing}: records were deleted meanwhile ({error.str()}). Remedy: start again")
+    if error.code() not in PASSING and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+        raise meaning(error, doing)
+
+
+class KafkaReader:
+    """See ``log.Reader``. Each read in progress has a consumer to itself; idle ones are kept for the next."""
+
+    def __init__(
+        self,
+        properties: Properties,
+        *,
+        request_timeout: float = 10.0,
+        batch: int = 1000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = reader_properties(properties)
+        self._timeout = request_timeout
+        self._batch = batch
+        self._clock = clock
+        self._idle: list[Consumer] = []
+        self._closed = False
+
+    def bounds(self, at: At) -> tuple[int, int]:
+        """Under ``read_committed`` librdkafka asks for the last stable offset, not the high watermark."""
+        with self._consumer() as consumer:
+            try:
+                return consumer.get_watermark_offsets(TopicPartition(*at), timeout=self._timeout)
+            except KafkaException as problem:
+                raise meaning(problem, f"asking for the bounds of {at.topic}[{at.partition}]") from problem
+
+    def partitions(self, topic: str) -> int | None:
+        with self._consumer() as consumer:
+            try:
+                found = consumer.list_topics(topic, timeout=self._timeout).topics.get(topic)
+            except KafkaException as problem:
+                raise meaning(problem, f"looking for topic {topic}") from problem
+        if found is None or (found.error and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
+            return None
+        if found.error:
+            raise meaning(found.error, f"looking for topic {topic}")
+        return len(found.partitions)
+
+    def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
+        first, end = self.bounds(at)
+        if start < first:
+            raise Stop(
+                f"{at.topic}[{at.partition}] is kept from offset {first} on, but {start} is needed. "
+                "Remedy: restore the topic from a backup; never set a time or size limit on it"
+            )
+        return self._records(at, start, end if stop is None else min(stop, end))
+
+    def _records(self, at: At, start: int, stop: int) -> Iterator[Record]:
+        if start >= stop:
+            return
+        with self._consumer() as consumer:
+            consumer.assign([TopicPartition(at.topic, at.partition, start)])
+            deadline = self._clock() + self._timeout
+            while self._clock() < deadline:
+                messages = consumer.consume(self._batch, 0.01)
+                records, reached = self._taken(messages, at, stop)
+                yield from records
+                if reached:
+                    return
+                if messages:
+                    deadline = self._clock() + self._timeout
+        raise Retry(f"reading {at.topic}[{at.partition}]: nothing arrived for {self._timeout} s")
+
+    def _taken(self, messages: list[Message], at: At, stop: int) -> tuple[list[Record], bool]:
+        """The records before ``stop``, and whether it was reached.
+
+        Markers and aborted records are never seen, so past the last record only the end of the partition tells.
+        """
+        records, reached = [], False
+        for message in messages:
+            error, offset = message.error(), message.offset() or 0
+            if error is None and offset < stop:
+                records.append(record_of(message))
+            elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                check_reading(error, at)
+                continue
+            reached = reached or offset >= stop - (error is None)
+        return records, reached
+
+    @contextlib.contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        consumer = self._idle.pop() if self._idle else made(Consumer, self._settings)
+        try:
+            yield consumer
+        finally:
+            consumer.unassign()
+            if self._closed:
+                consumer.close()
+            else:
+                self._idle.append(consumer)
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,52 @@
+"""What a fetch brings, made what the core reads: hardly anything is done for each, and that compiled if it could be."""
+
+from __future__ import annotations
+
+from confluent_kafka import Message
+
+from processor.adapters.log import At, Piece, Sources
+from processor.core.stream.batch import Raw
+
+NEVER = 1 << 63
+
+
+def plain_runs(messages: list[Message], positions: dict[At, int], sources: Sources) -> list[Piece | Message]:
+    """Records that are wanted, in runs of one partition, as they come, and between them the messages that are errors.
+
+    ``positions`` are the lowest offsets still wanted, and move on with what is taken. Below are records that were
+    fetched before a seek; a partition that is not among them was fetched before its pause held. A run may be empty.
+    """
+    found: list[Piece | Message] = []
+    topic: str | None = None
+    partition: int | None = None
+    at, records = At("", -1), list[Raw]()
+    for message in messages:
+        if message.error() is not None:
+            found.append(message)
+            topic = None  # or the run would be taken for one after the end it may have come before
+            continue
+        if message.topic() != topic or message.partition() != partition:
+            topic, partition = message.topic(), message.partition()
+            at, records = At(topic or "", partition or 0), []
+            found.append(Piece(at, records))
+        offset: int = message.offset()  # type: ignore[assignment]
+        if offset >= positions.get(at, NEVER):
+            positions[at] = offset + 1
+            headers = message.headers()
+            records.append(
+                Raw(
+                    sources[at.topic],
+                    offset,
+                    message.timestamp()[1],
+                    message.key(),
+                    message.value(),
+                    tuple(headers) if headers else (),  # type: ignore[arg-type]  # bytes, since we read them
+                )
+            )
+    return found
+
+
+try:
+    from .compiled_runs import runs as runs
+except ModuleNotFoundError:
+    runs = plain_runs

@@ -1,0 +1,1 @@
+"""The store on Redis: one Lua call to look up, one to apply."""

@@ -1,0 +1,147 @@
+"""Packed writes as plain commands of Redis: the entries, which are nearly all of a state, apart from the rest.
+
+A restore is as fast as this, so nothing here makes an object for each entry where it can be helped: entries of equal
+size that follow each other are put into the form of the wire by the hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from processor.core.stream.writes import ID_BYTES
+
+RUN = 256
+"""entries that are taken together if they are all set and of one size"""
+
+_SET, _DELETE, _SET_FIELD, _DELETE_FIELD, _SET_SLAB, _DROP_SLAB = b"EeSsDd"
+_ALL_SET = bytes([_SET]) * RUN
+_SIZE_AT = 1 + ID_BYTES
+_VALUE_AT = _SIZE_AT + 2
+
+
+@dataclass(slots=True)
+class Apart:
+    """What packed writes come to."""
+
+    pairs: list[bytes] = field(default_factory=list)
+    """ids and values to be set, later ones over earlier ones, as arguments on the wire"""
+    count: int = 0
+    """of pairs"""
+    gone: set[bytes] = field(default_factory=set)
+    """ids of entries to be deleted then"""
+    others: list[bytes] = field(default_factory=list)
+    """all other operations, as they are"""
+
+    def commands(self, key: str) -> list[bytes]:
+        """The entries as commands on the wire, for a hash."""
+        found = []
+        if self.count:
+            found.append(command("HSET", key, more=2 * self.count) + b"".join(self.pairs))
+        if self.gone:
+            found.append(command("HDEL", key, *self.gone))
+        return found
+
+
+def apart(writes: bytes) -> Apart:
+    """The same as ``core.stream.writes.unpack`` finds. Raises ValueError if the writes are broken."""
+    found = Apart()
+    at, end = 0, len(writes)
+    try:
+        while at < end:
+            letter = writes[at]
+            if letter == _SET:
+                at = _take_run(found, writes, at) or _take_entry(found, writes, at)
+            elif letter == _DELETE:
+                found.gone.add(writes[at + 1 : at + _SIZE_AT])
+                at += _SIZE_AT
+            else:
+                start, at = at, _end_of_other(writes, at)
+                found.others.append(writes[start:at])
+    except IndexError:
+        at = end + 1
+    if at != end:
+        raise ValueError("MALFORMED the writes end in the middle of an operation")
+    return found
+
+
+def _take_entry(found: Apart, writes: bytes, at: int) -> int:
+    """One entry that is set; where it ends."""
+    value = at + _VALUE_AT
+    end = value + (writes[value - 2] << 8 | writes[value - 1])
+    id = writes[at + 1 : at + _SIZE_AT]
+    found.pairs.append(b"$16\r\n%b\r\n$%d\r\n%b\r\n" % (id, end - value, writes[value:end]))
+    found.count += 1
+    found.gone.discard(id)
+    return end
+
+
+def _take_run(found: Apart, writes: bytes, at: int) -> int | None:
+    """``RUN`` entries of the size of the first; where they end, or None if there are none."""
+    high, low = writes[at + _SIZE_AT], writes[at + _SIZE_AT + 1]
+    step = _VALUE_AT + (high << 8 | low)
+    end = at + RUN * step
+    if (
+        writes[at:end:step] != _ALL_SET
+        or end > len(writes)
+        or writes[at + _SIZE_AT : end : step].count(high) != RUN
+        or writes[at + _SIZE_AT + 1 : end : step].count(low) != RUN
+    ):
+        return None
+    read = np.frombuffer(writes, np.uint8, RUN * step, at).reshape(RUN, step)
+    wire = _frame(step - _VALUE_AT).copy()
+    ids, values = read[:, 1:_SIZE_AT], read[:, _VALUE_AT:]
+    wire[:, 5 : 5 + ID_BYTES] = ids
+    wire[:, -2 - values.shape[1] : -2] = values
+    found.pairs.append(wire.tobytes())
+    found.count += RUN
+    if found.gone:
+        found.gone.difference_update(map(bytes, ids))
+    return end
+
+
+@cache
+def _frame(size: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
+    """A run on the wire without its ids and values."""
+    one = b"$16\r\n%b\r\n$%d\r\n%b\r\n" % (bytes(ID_BYTES), size, bytes(size))
+    return np.frombuffer(one * RUN, np.uint8).reshape(RUN, len(one))
+
+
+def _end_of_other(writes: bytes, at: int) -> int:
+    """Where the operation that begins here ends."""
+    letter = writes[at]
+    at += 1
+    if letter == _SET_FIELD:
+        name_end = at + 2 + _number(writes, at, 2)
+        return name_end + 4 + _number(writes, name_end, 4)
+    if letter == _DELETE_FIELD:
+        return at + 2 + _number(writes, at, 2)
+    if letter == _SET_SLAB:
+        return at + 16 + _number(writes, at + 12, 4)
+    if letter == _DROP_SLAB:
+        return at + 4
+    raise ValueError(f"MALFORMED unknown operation at byte {at - 1}")
+
+
+def _number(writes: bytes, at: int, size: int) -> int:
+    if at + size > len(writes):
+        raise IndexError(at)
+    return int.from_bytes(writes[at : at + size], "big")
+
+
+def command(*arguments: bytes | str | int, more: int = 0) -> bytes:
+    """A command on the wire; ``more`` arguments are to follow.
+
+    >>> command("HGET", "hash", b"field")
+    b'*3\\r\\n$4\\r\\nHGET\\r\\n$4\\r\\nhash\\r\\n$5\\r\\nfield\\r\\n'
+    """
+    return b"*%d\r\n" % (len(arguments) + more) + b"".join(_wire(arguments))
+
+
+def _wire(arguments: Iterable[bytes | str | int]) -> Iterable[bytes]:
+    for argument in arguments:
+        one = argument if isinstance(argument, bytes) else str(argument).encode()
+        yield b"$%d\r\n%b\r\n" % (len(one), one)

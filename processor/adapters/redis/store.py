@@ -1,0 +1,398 @@
+"""The state of partitions in Redis, Valkey or a cluster of either: one Lua script for each call.
+
+Only ``fill`` is a transaction of plain commands, with a script at its end.
+
+All keys of partition p carry the hash tag ``{prefix:p}``, so that they live on one node:
+
+    {prefix:p}:meta         hash: who has claimed the partition (token), which state this is (identity)
+    {prefix:p}:entries      hash: id -> entry
+    {prefix:p}:fields       hash: name -> state field
+    {prefix:p}:slab:<slot>  hash: sequence (8 bytes) -> ids (16 bytes each)
+    {prefix:p}:slots        sorted set: the slots that have a slab
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from itertools import chain
+from struct import Struct
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from redis import Redis
+from redis.backoff import ConstantBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    ConnectionError,
+    ExecAbortError,
+    MovedError,
+    NoScriptError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    WatchError,
+)
+from redis.retry import Retry
+
+from processor.adapters.redis.entries import apart, command
+from processor.adapters.store import (
+    Applied,
+    Identity,
+    Page,
+    StoreError,
+    StoreFenced,
+    StoreUnavailable,
+    StoreUnusable,
+    View,
+    verdict,
+)
+from processor.core.stream.writes import ID_BYTES, SetField, unpack
+
+T = TypeVar("T")
+
+FIELDS_PAGE = 1 << 20
+"""bytes of state fields read by one script: long enough to be efficient, short enough not to block the server"""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    text: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """A script from the package, with what they all begin with."""
+    folder = resources.files(__package__) / "lua"
+    text = "".join((folder / f"{part}.lua").read_text("utf-8") for part in ("partition", name))
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+class RedisStore:
+    """Connects on the first call, and again whenever it must; see ``Store`` for the contract.
+
+    ``doubts`` says, after ``check``, what could not be checked for want of rights: sentences to show to a person.
+    """
+
+    def __init__(self, url: str, prefix: str, cluster: bool = False, timeout: float = 5.0) -> None:
+        if "{" in prefix or "}" in prefix:
+            raise StoreUnusable(f'The key prefix "{prefix}" contains a brace, which Redis Cluster would misread.')
+        self.doubts: tuple[str, ...] = ()
+        self._address = Address.of(url)
+        self._connect = _connector(url, cluster, timeout)
+        self._cluster = cluster
+        self._prefix = prefix
+        self._client: Any = None  # Redis or RedisCluster, which share no type
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._address}, prefix={self._prefix!r})"
+
+    def claim(self, partition: int, token: bytes) -> None:
+        self._run("claim", partition, token)
+
+    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
+        text, entries, slabs = self._run("look_up", partition, token, b"".join(ids), due, most)
+        found = {int(slot): _slab(content, pieces) for slot, content, pieces in slabs}
+        return View(self._identity(partition, text), list(chain.from_iterable(entries)), found)
+
+    def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        return Applied(self._run("apply", partition, token, after.text(), before, writes).decode())
+
+    def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
+        """A transaction of plain commands: an HSET costs the server a third of what a script that unpacks it does.
+
+        Token and identity are read under WATCH, so the transaction is refused if either has changed since. The script
+        comes last in it, with everything but the entries, and writes the identity. A cluster that moves keys about
+        needs the checks of the script, and gets it.
+        """
+        if self._cluster:
+            return self.apply(partition, token, after, before, writes)
+        parts = apart(writes)
+        keys = self._keys(partition)
+        meta, entries = keys[:2]
+        others = b"".join(parts.others)
+        last = command("EVAL", script("apply").text, len(keys), *keys, token, after.text(), before, others)
+        commands = [*parts.commands(entries), last]
+
+        def call(client: Any) -> Applied:
+            with client.pipeline() as pipeline:
+                pipeline.watch(meta)
+                owner, text = pipeline.hmget(meta, "token", "identity")
+                if owner != token:
+                    raise self._fenced(partition)
+                answer = verdict(self._identity(partition, text), before, after)
+                if answer is not Applied.DONE:
+                    return answer
+                return Applied(_transaction(pipeline.connection, commands)[-1].decode())
+
+        return self._call(call, partition)
+
+    def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
+        seen: set[bytes] = set()
+        cursor, first = b"", None
+        while True:
+            text, cursor, writes, moved = self._run("page", partition, token, cursor, FIELDS_PAGE, "fields")
+            first = first or (text,)
+            if moved == b"1" or first != (text,):
+                raise StoreUnavailable(f"{self._address}: partition {partition} changed while its fields were read.")
+            for write in unpack(writes):
+                if isinstance(write, SetField) and write.name not in seen:  # HSCAN may repeat itself
+                    seen.add(write.name)
+                    yield write.name, write.value
+            if not cursor:
+                return
+
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+        text, cursor, writes, _ = self._run("page", partition, token, cursor, max(most, 1), "slabs")
+        return self._identity(partition, text), Page(cursor, writes)
+
+    def wipe(self, partition: int, token: bytes) -> None:
+        self._run("wipe", partition, token)
+
+    def peek(self, partition: int, names: Sequence[bytes] = ()) -> tuple[Identity | None, dict[bytes, bytes]]:
+        """The identity and these fields at one moment, whoever owns the partition: for people to look at."""
+        text, values = self._run("peek", partition, b"", *names)
+        found = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        return self._identity(partition, text), found
+
+    def peek_all(self, partition: int, pattern: str) -> list[tuple[bytes, bytes]]:
+        """All fields whose name matches the glob, a page at a time, so that the owner is not held up."""
+        key = f"{{{self._prefix}:{partition}}}:fields"
+        return self._call(lambda client: list(client.hscan_iter(key, pattern, 1_000)), partition)
+
+    def versions(self) -> dict[str, str]:
+        """What each server says it is."""
+        return self._call(lambda client: {name: _version(one) for name, one in self._servers(client).items()})
+
+    def check(self) -> None:
+        """Raise StoreUnusable if this server must not be used; ``doubts`` has what we were not allowed to see."""
+        self._call(lambda client: client.ping())
+        if self._run("probe", 0, b"", _PROBE) != _PROBE:
+            raise StoreUnusable(f"{self._address} does not run Lua scripts as Redis does. Use Redis or Valkey.")
+        policies = self._call(lambda client: {name: _policy(one) for name, one in self._servers(client).items()})
+        self.doubts = tuple(
+            f"{name} does not let us read its maxmemory-policy." for name in policies if not policies[name]
+        )
+        for name, policy in policies.items():
+            if policy not in (None, "noeviction"):
+                raise StoreUnusable(
+                    f"{name} has maxmemory-policy {policy} and would silently drop state when it is full. "
+                    "Set maxmemory-policy to noeviction."
+                )
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _servers(self, client: Any) -> dict[str, Any]:
+        """A client for every server that holds state, by the name to show."""
+        if not self._cluster:
+            return {str(self._address): client}
+        return {node.name: client.get_redis_connection(node) for node in client.get_primaries()}
+
+    def _identity(self, partition: int, text: bytes | None) -> Identity | None:
+        if text is None:
+            return None
+        identity = Identity.parse(text.decode())
+        if identity is None:
+            raise self._foreign(partition)
+        return identity
+
+    def _foreign(self, partition: int | None) -> StoreUnusable:
+        return StoreUnusable(
+            f'{self._address}: the state of partition {partition} at prefix "{self._prefix}" was written by another '
+            "version. Use that version, or another prefix: the state is then restored from the log."
+        )
+
+    def _fenced(self, partition: int | None) -> StoreFenced:
+        return StoreFenced(f"Partition {partition} has been claimed by another process.")
+
+    def _keys(self, partition: int) -> list[str]:
+        """What every script is given."""
+        tag = f"{{{self._prefix}:{partition}}}"
+        return [f"{tag}:{key}" for key in ("meta", "entries", "fields", "slots")]
+
+    def _run(self, name: str, partition: int, *arguments: bytes | str | int) -> Any:
+        """Run a script on the keys of a partition."""
+        keys = self._keys(partition)
+        which = script(name)
+
+        def call(client: Any) -> Any:
+            try:
+                return client.evalsha(which.sha, len(keys), *keys, *arguments)
+            except NoScriptError:
+                return client.eval(which.text, len(keys), *keys, *arguments)
+
+        return self._call(call, partition)
+
+    def _call(self, ask: Callable[[Any], T], partition: int | None = None) -> T:
+        """Connect if necessary and ask; what goes wrong becomes one of the errors of the contract."""
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return ask(self._client)
+        except (RedisError, RedisClusterException, OSError) as error:
+            text = str(error)
+            if text.startswith("FENCED"):
+                raise self._fenced(partition) from None
+            if text.startswith("UNREADABLE"):
+                raise self._foreign(partition) from None
+            if text.startswith("MALFORMED"):
+                raise ValueError(text) from None
+            raise _translated(error, self._address) from error
+
+
+def _transaction(connection: Any, commands: Sequence[bytes]) -> list[Any]:
+    """The answers to commands that are already in the form of the wire, all run or none.
+
+    The library would look at every argument; there are tens of thousands.
+    """
+    connection.send_packed_command([command("MULTI"), *commands, command("EXEC")])
+    refused = []
+    for _ in range(1 + len(commands)):
+        try:
+            connection.read_response()
+        except ResponseError as error:
+            refused.append(error)
+    try:
+        answers: list[Any] | None = connection.read_response()
+    except ExecAbortError:
+        raise refused[0] from None
+    if answers is None:
+        raise WatchError("somebody else wrote meanwhile")
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
+
+
+_PROBE = b"\0\0\0\1"
+
+
+def _policy(server: Any) -> str | None:
+    """The server's memory policy, or None if we may not know: managed services forbid CONFIG, some also INFO."""
+    try:
+        policy = server.info("memory").get("maxmemory_policy")
+        return str(policy or server.config_get("maxmemory-policy")["maxmemory-policy"])
+    except (ResponseError, KeyError):
+        return None
+
+
+def _version(server: Any) -> str:
+    try:
+        info = server.info("server")
+    except ResponseError:
+        return "does not say"
+    return f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info.get('redis_version')}"
+
+
+_IDS = Struct(f"{ID_BYTES}s")
+
+
+def _slab(content: list[bytes], pieces: list[list[bytes | None]]) -> list[tuple[bytes, bytes | None]]:
+    """The ids of a slab with their entries, each once, in the order they were put there."""
+    entries = chain.from_iterable(pieces)
+    parts = [
+        (sequence, list(zip(chain.from_iterable(_IDS.iter_unpack(ids)), entries)))  # noqa: B905
+        for sequence, ids in zip(content[::2], content[1::2], strict=True)
+    ]
+    parts.sort(key=lambda part: part[0])  # big-endian bytes sort as the numbers do
+    return list(dict(chain.from_iterable(pairs for _, pairs in parts)).items())
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server is, without the secrets of its URL; ``secrets`` are cut out of whatever a library says."""
+
+    shown: str
+    secrets: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """
+        >>> print(Address.of("rediss://me:hunter2@cache.example:6380/3"))
+        rediss://cache.example:6380/3
+        """
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise _bad_url() from None
+        if parts.scheme not in ("redis", "rediss", "unix") or not (host or parts.scheme == "unix"):
+            raise _bad_url()
+        netloc = "" if parts.scheme == "unix" else f"[{host}]" if host and ":" in host else host or ""
+        secrets = [parts.password or "", *parse_qs(parts.query).get("password", [])]
+        known = {secret for raw in secrets for secret in (raw, unquote(raw)) if secret}
+        return cls(f"{parts.scheme}://{netloc}{f':{port}' if port else ''}{parts.path}", tuple(known))
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _bad_url() -> StoreUnusable:
+    return StoreUnusable(
+        "The address of the store cannot be read (it is not shown, as it may hold a password). Write "
+        "redis://[user:password@]host:port/db or rediss://..., with special characters percent-encoded."
+    )
+
+
+def _connector(url: str, cluster: bool, timeout: float) -> Callable[[], Any]:
+    """How to connect. One more attempt on a broken connection, none on a timeout: that is the caller's decision."""
+    options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
+
+    def connect() -> Any:
+        try:
+            if cluster:
+                return RedisCluster.from_url(url, retry=Retry(ConstantBackoff(0.1), 2), **options)
+            once = Retry(ConstantBackoff(0.01), 1, supported_errors=(ConnectionError,))
+            return Redis.from_url(url, retry=once, **options)
+        except ValueError:
+            raise _bad_url() from None
+
+    return connect
+
+
+_REMEDIES = {
+    "OOM": "It is full. Raise maxmemory, or keep fewer pending decisions (shorter horizons).",
+    "NOAUTH": "It wants a password. Put user and password into the address.",
+    "WRONGPASS": "Correct user and password in the address.",
+    "NOPERM": "The user lacks rights. Allow scripts, transactions, hash and sorted-set commands on its keys.",
+    "MISCONF": "It cannot save to its disk and refuses writes. Look at its log and its disk.",
+    "WRONGTYPE": "Something else uses keys of the same name. Choose another prefix.",
+    "MOVED": "It is part of a cluster. Set cluster to true.",
+    "Cluster mode is not enabled": "It is no cluster. Set cluster to false.",
+    "CERTIFICATE_VERIFY_FAILED": "Its certificate is not trusted. Add ssl_ca_certs=<file> to the address.",
+}
+_PASSING = re.compile(
+    "BUSY|LOADING|READONLY|CLUSTERDOWN|MASTERDOWN|TRYAGAIN|NOREPLICAS|UNBLOCKED|non local key|max number of clients"
+)
+_LASTING = re.compile("|".join(_REMEDIES))
+"""Searched anywhere in the message: Redis before 7 wraps what happens inside a script."""
+
+
+def _translated(error: Exception, address: Address) -> StoreError:
+    """What the caller must do about an error of the client library."""
+    code = getattr(error, "status_code", None)  # the library cuts it from the message
+    text = address.clean(f"{code} {error}" if code else str(error))
+    if isinstance(error, MovedError):
+        text = f"MOVED {text}"
+    elif isinstance(error, (AuthenticationError, AuthorizationError)) and not _LASTING.search(text):
+        text = f"WRONGPASS {text}"
+    if found := _LASTING.search(text):
+        return StoreUnusable(f"{address}: {text}. {_REMEDIES[found[0]]}")
+    if not isinstance(error, ResponseError) or _PASSING.search(text):
+        return StoreUnavailable(f"{address}: {text or type(error).__name__}")
+    return StoreUnusable(f"{address} refuses: {text}")

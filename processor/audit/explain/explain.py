@@ -1,0 +1,261 @@
+"""One decision, taken apart: who was asked, how likely each answer was and why, and what was learnt from it later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from processor.adapters.codec import Codec
+from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
+from processor.audit.replay.replay import Replay, ReplayedBatch
+from processor.audit.replay.rules import RuleBook, Secrets
+from processor.audit.replay.shelves import Shelf
+from processor.audit.sources.source import Source
+from processor.audit.verify.decisions import Decisions
+from processor.core.exact import ONE
+from processor.core.learner import Drawn
+from processor.core.rules.draws import draws
+from processor.core.stream.entry import Parked, decode_entry, entry_id
+from processor.core.stream.events import DecisionEvent, RequestEvent, decode_decision
+from processor.core.stream.journal import JournalRecord
+from processor.core.stream.partitioning import partition_of
+from processor.core.stream.step import YOUNG, YOUNG_CHUNK, Asked, Raw, step
+from processor.core.stream.tenant import Tenant
+
+from .aftermath import Made, aftermath
+from .explanation import Draw, ExpertShare, Explanation, InstanceShare
+
+
+@dataclass
+class _Found:
+    batch: ReplayedBatch
+    raw: Raw
+    event: RequestEvent
+    made: DecisionEvent
+
+
+def explained(
+    source: Source,
+    tenant: str,
+    decision_id: str,
+    secrets: Secrets,
+    codec: Callable[[], Codec | None] | None = None,
+) -> Explanation | None:
+    """None if the record holds no such decision. Raises NotAuditable where it cannot be recomputed."""
+    number = _partition(source, tenant)
+    if number is None:
+        return None
+    replay = Replay(source, number, secrets, codec=codec() if codec else None, keep_entries=True)
+    replay.drawn = _Recorded(source, number)
+    key = entry_id(tenant, decision_id)
+    for batch in replay.batches():
+        if replay.lost:
+            raise NotAuditable(
+                f"the record does not lead to the decision: {replay.lost} (batch {batch.journal.sequence} of partition "
+                f"{number}). `gforce audit` tells what is wrong with it."
+            )
+        found = _find(batch, tenant, decision_id, key)
+        if found is not None:
+            return _explanation(replay, found, key)
+    return None
+
+
+def _partition(source: Source, tenant: str) -> int | None:
+    for number in source.partitions("journal"):
+        first = next(iter(source.read("journal", number)), None)
+        if first is not None:
+            return partition_of(tenant.encode(), JournalRecord.decode(first.value or b"").partitions)
+    return None
+
+
+class _Recorded:
+    """What was drawn, from the decisions, for tenants whose seed is not known."""
+
+    def __init__(self, source: Source, number: int) -> None:
+        self._source, self._number = source, number
+        self._decisions: Decisions | None = None
+
+    def __call__(self, journal: JournalRecord, asked: Asked, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
+        if self._decisions is None:
+            self._decisions = Decisions(
+                Shelf(self._source, "decisions", self._number, journal.partitions), self._number
+            )
+        records = self._decisions.of(journal)
+        tenants = without_seed(asked, book)
+        return drawn_by_record(asked, book, tenants, records) if tenants else {}
+
+
+def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _Found | None:
+    if batch.asked is None or batch.outcome is None:
+        return None
+    mine = [(raw, event) for raw, event, other in batch.asked.requests if other == key]
+    if not mine:
+        return None
+    wanted = decision_id.encode()
+    for made in batch.outcome.decisions:
+        if made.tenant == tenant and (wanted in made.value or not wanted.isascii() or b"\\" in made.value):
+            event = decode_decision(made.value)
+            if event.decision_id == decision_id:
+                return _Found(batch, *mine[0], event)
+    return None
+
+
+def _explanation(replay: Replay, found: _Found, key: bytes) -> Explanation:
+    batch, made, event = found.batch, found.made, found.event
+    rules = replay.book.rules_for(made.tenant)
+    assert rules is not None
+    tenant, parked = _as_decided(replay, found, key)
+    settings = rules.settings
+    instances = _instances(tenant, event)
+    later = Made(
+        made.tenant,
+        made.decision_id,
+        made.decision,
+        replay.number,
+        batch.journal.lineage,
+        batch.journal.sequence,
+        batch.offset,
+        batch.clock,
+        found.raw.timestamp if found.raw.timestamp >= 0 else batch.clock,
+        parked,
+        tenant.names.labels[parked.label] if parked else "",
+    )
+    seedless = made.tenant in replay.book.seedless
+    return Explanation(
+        tenant=made.tenant,
+        decision_id=made.decision_id,
+        partition=replay.number,
+        lineage=batch.journal.lineage,
+        batch=batch.journal.sequence,
+        clock=batch.clock,
+        requested=found.raw.timestamp,
+        request_offset=found.raw.offset,
+        group=made.group,
+        decision=made.decision,
+        expert=made.expert,
+        instance=made.instance,
+        explored=made.expert is None,
+        predictions=dict(event.predictions),
+        probabilities=made.probabilities,
+        parts=made.parts,
+        policy=made.policy,
+        objective=made.objective,
+        config=made.config,
+        configuration=msgspec.json.decode(rules.canonical),
+        explore=settings.explore,
+        labels_learnt=int(tenant.learner.counters(settings.window).joined[0]),
+        instances=instances,
+        draws=None if seedless else _draws(tenant, made, instances),
+        shadows=[shadow.name for shadow in settings.shadows],
+        aftermath=aftermath(replay.source, later, rules, replay.book.in_force(), replay.codec),
+    )
+
+
+def _as_decided(replay: Replay, found: _Found, key: bytes) -> tuple[Tenant, Parked | None]:
+    """The tenant as it was when its rule decided this case, and the label that was waiting for it, if any.
+
+    A batch is decided in chunks; the rule of a chunk knows what the ones before have left behind.
+    """
+    batch = found.batch
+    assert batch.asked is not None
+    requests = [one for one in batch.asked.requests if one[1].tenant == found.made.tenant]
+    position = next(i for i, (raw, _, _) in enumerate(requests) if raw.offset == found.raw.offset)
+    start = 0
+    while True:
+        tenant = _after(replay, batch, found.made.tenant, requests[:start])
+        young = tenant is None or int(tenant.learner.counters().joined[0]) < YOUNG
+        size = YOUNG_CHUNK if young else len(requests)
+        if position < start + size:
+            break
+        start += size
+    rules = replay.book.rules_for(found.made.tenant)
+    assert rules is not None
+    ready = tenant.clone() if tenant is not None else Tenant.new(0, found.made.tenant, rules)
+    chunk = [event for _, event, _ in requests[start : start + size]]
+    made = {event.decision_id: event.group for event in _made(batch, found.made.tenant)}
+    _make_room(ready, [event for event in chunk if made.get(event.decision_id) == event.group])
+    stored = batch.entries.get(key)
+    entry = decode_entry(stored) if stored else None
+    return ready, entry if isinstance(entry, Parked) else None
+
+
+def _after(
+    replay: Replay, batch: ReplayedBatch, name: str, requests: list[tuple[Raw, RequestEvent, bytes]]
+) -> Tenant | None:
+    """The tenant once these requests of the batch are decided, and nothing has expired yet."""
+    assert batch.asked is not None
+    keys = {key for *_, key in requests} | {key for _, event, key in batch.asked.feedback if event.tenant == name}
+    part = Asked(requests, [one for one in batch.asked.feedback if one[1].tenant == name], [], 0)
+    entries = {key: batch.entries.get(key) for key in keys}
+    drawn = replay.drawn(batch.journal, batch.asked, replay.book) if replay.drawn else {}
+    terms, clock = replay.book.in_force(), batch.clock
+    outcome = step(batch.before, part, entries, {}, clock, terms, batch.journal.acknowledged, drawn)
+    return outcome.partition.tenants.get(name)
+
+
+def _made(batch: ReplayedBatch, tenant: str) -> list[DecisionEvent]:
+    assert batch.outcome is not None
+    return [decode_decision(made.value) for made in batch.outcome.decisions if made.tenant == tenant]
+
+
+def _make_room(tenant: Tenant, chunk: list[RequestEvent]) -> None:
+    """For the groups and experts of a chunk, some of which may be new."""
+    state = tenant.learner.state
+    experts = {expert for event in chunk for expert in event.predictions}
+    state.extend(state.axes.extended(groups={event.group for event in chunk}, experts=experts))
+
+
+def _instances(tenant: Tenant, event: RequestEvent) -> list[InstanceShare]:
+    learner, settings = tenant.learner, tenant.rules.settings
+    axes, counters = learner.state.axes, learner.counters(settings.window)
+    group = axes.group_index[event.group]
+    present = np.array([expert in event.predictions for expert in axes.experts])
+    chances, shares = learner.rule().chances(group, present)
+    several = settings.policy.has_instances
+    groups = slice(None) if settings.policy.policy == "mw" else slice(group, group + 1)
+    found = []
+    for i, chance in enumerate(chances.tolist()):
+        kinds = slice(i, i + 1) if several else slice(None)
+        experts = [
+            ExpertShare(
+                expert=expert,
+                said=event.predictions[expert],
+                share=int(shares[i, f]) / ONE,
+                errors=int(counters.losses[0, f, groups, kinds].sum()) // counters.unit,
+                trials=int(counters.trials[0, f, groups, kinds].sum()) // counters.unit,
+            )
+            for f, expert in enumerate(axes.experts)
+            if expert in event.predictions
+        ]
+        found.append(InstanceShare(name=axes.labels[i] if several else None, chance=chance / ONE, experts=experts))
+    return found
+
+
+def _draws(tenant: Tenant, made: DecisionEvent, instances: list[InstanceShare]) -> list[Draw]:
+    first, second, third = draws(tenant.rules.seed, [made.decision_id])[0].tolist()
+    explore = tenant.rules.settings.explore
+    found = []
+    if explore is not None:
+        chose = "decide positively whatever the experts say" if made.expert is None else "ask the experts"
+        above, below = (0.0, explore) if made.expert is None else (explore, 1.0)
+        found.append(Draw(what="exploration", value=third / ONE, chose=chose, above=above, below=below))
+    if made.expert is None:
+        return found
+    by_name = {one.name: one for one in instances}
+    chosen = by_name.get(made.instance, instances[0])
+    if len(instances) > 1:
+        above, below = _stretch([one.chance for one in instances], instances.index(chosen))
+        found.append(Draw(what="instance", value=first / ONE, chose=f'"{chosen.name}"', above=above, below=below))
+    order = [one.expert for one in chosen.experts]
+    above, below = _stretch([one.share for one in chosen.experts], order.index(made.expert))
+    found.append(Draw(what="expert", value=second / ONE, chose=f'"{made.expert}"', above=above, below=below))
+    return found
+
+
+def _stretch(shares: list[float], index: int) -> tuple[float, float]:
+    above = sum(shares[:index])
+    return above, above + shares[index]

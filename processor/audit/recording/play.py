@@ -1,0 +1,107 @@
+"""Play a recording: send its records to other topics, in the order and at the pace they had."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+from typing import Protocol
+
+from processor.adapters.log import Headers, Record
+from processor.audit.sources.source import RecordingError, Role, Source
+
+BY_KEY = -1
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
+
+
+def speed_of(text: str) -> float:
+    """How many times as fast as it was; 0 is as fast as possible.
+
+    >>> speed_of("original"), speed_of("20x"), speed_of("0.5x"), speed_of("max")
+    (1.0, 20.0, 0.5, 0.0)
+    """
+    if text in ("original", "max"):
+        return 1.0 if text == "original" else 0.0
+    found = _SPEED.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise RecordingError(f'"{text}" is no pace: write original, max, or how many times as fast, as 20x or 0.5x')
+    return float(found[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """What to play, where to and how."""
+
+    topics: Mapping[Role, str]
+    """the topics to send to; roles that are not here are not played"""
+    speed: float
+    keep_timestamps: bool = True
+    same_partitions: bool = False
+    """else each record goes where murmur2 puts its key"""
+
+
+class Sender(Protocol):
+    """What playing needs of a producer."""
+
+    def send(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int
+    ) -> None: ...
+
+    def poll(self, timeout: float) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+def in_order(source: Source, roles: Iterable[Role]) -> Iterator[tuple[int, Role, Record]]:
+    """All records by their time, each partition in its own order.
+
+    Timestamps may go back within a partition. So a record is due when the latest before it was, and never earlier.
+    """
+
+    def due(role: Role, partition: int) -> Iterator[tuple[int, Role, Record]]:
+        latest = 0
+        for record in source.read(role, partition):
+            latest = max(latest, record.timestamp)
+            yield latest, role, record
+
+    parts = [due(role, partition) for role in roles for partition in source.partitions(role)]
+    return merge(*parts, key=lambda each: each[0])
+
+
+def played(
+    source: Source,
+    play: Play,
+    sender: Sender,
+    progress: Callable[[Role], None] = lambda role: None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Counter[Role]:
+    """Send everything; how many records of each role."""
+    counts: Counter[Role] = Counter()
+    began, first = clock(), 0
+    for at, role, record in in_order(source, play.topics):
+        if play.speed:
+            first = first or at
+            _wait(sender, began + (at - first) / 1_000 / play.speed, clock, sleep)
+        sender.send(
+            play.topics[role],
+            record.key,
+            record.value,
+            max(record.timestamp, 0) if play.keep_timestamps else 0,
+            record.headers,
+            record.partition if play.same_partitions else BY_KEY,
+        )
+        counts[role] += 1
+        progress(role)
+    sender.flush()
+    return counts
+
+
+def _wait(sender: Sender, until: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    while (left := until - clock()) > 0:
+        sender.poll(min(left, 0.1))  # returns at once when something was delivered
+        if (left := until - clock()) > 0:
+            sleep(min(left, 0.02))

@@ -1,0 +1,329 @@
+"""Recompute a partition from its inputs and its journal alone, batch by batch.
+
+The journal says how the two inputs were interleaved, what time it was and under which rules, so that everything else
+follows. The same engine serves the audit, ``explain`` and what-if: only the audit compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from processor.adapters.codec import Codec, raw_of
+from processor.adapters.log import Record
+from processor.audit.sources.source import Source
+from processor.core.errors import GForceError, IncompatibleState
+from processor.core.learner import Drawn
+from processor.core.stream.identity import GENESIS, Identity
+from processor.core.stream.journal import JournalRecord, digest
+from processor.core.stream.partition import Partition
+from processor.core.stream.step import (
+    FEEDBACK,
+    REQUESTS,
+    SLOTS_PER_BATCH,
+    Asked,
+    Given,
+    Outcome,
+    Raw,
+    advanced,
+    apart,
+    decode,
+    due_slot,
+    steps,
+)
+from processor.core.stream.tenant import Tenant, fields_by_tenant
+
+from .chain import Chain, Link
+from .findings import Finding, NotAuditable
+from .mirror import Mirror
+from .rules import Override, RuleBook, Secrets, digest_of
+from .tapes import Tape
+
+Transform = Callable[[JournalRecord, Asked], Asked]
+"""Changes what a batch asks for, between decoding and stepping: leave an expert out, hold labels back."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a replay begins that does not begin at the beginning: the state after a batch."""
+
+    link: Link
+    partition: Partition
+    mirror: Mirror
+    book: RuleBook
+
+
+@dataclass
+class ReplayedBatch:
+    """One batch of the journal, and what follows from it."""
+
+    offset: int
+    """of the journal record"""
+    journal: JournalRecord
+    identity: Identity
+    raws: list[Raw]
+    """requests first, then feedback, each in order of offset"""
+    before: Partition
+    """the state this batch started from; that of the last batch that could be recomputed once the state is lost"""
+    exact: bool = True
+    """every input is what was processed"""
+    asked: Asked | None = None
+    entries: Mapping[bytes, bytes] = field(default_factory=dict)
+    """what was stored, before the batch, of the decisions it asks for, as far as anything was; see ``keep_entries``"""
+    outcome: Outcome | None = None
+    """None where the state before this batch is not known"""
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def clock(self) -> int:
+        return self.journal.clock
+
+
+@dataclass
+class Replay:
+    """One partition. ``batches`` reads the record once, from front to back; memory grows with the state only."""
+
+    source: Source
+    number: int
+    secrets: Secrets = field(default_factory=Secrets)
+    override: Override | None = None
+    transform: Transform | None = None
+    codec: Codec | None = None
+    start: Start | None = None
+    drawn: Callable[[JournalRecord, Asked, RuleBook], Mapping[str, Mapping[str, Drawn]]] | None = None
+    """what was drawn according to the record, by tenant and decision, for tenants whose seed is not known"""
+    keep_entries: bool = False
+    """have batches say what was stored before them; the mirror has moved on when they are seen"""
+
+    def __post_init__(self) -> None:
+        self.topic = self.source.topic("journal")
+        self.chain = Chain(self.topic, self.number)
+        self.tapes = [Tape(self.source, role, self.number) for role in ("requests", "feedback")]
+        self.lost = ""
+        """why the state is no longer known; nothing is recomputed from then on"""
+        self.mirror, self.book = Mirror(), RuleBook(self.secrets, self.override)
+        self.partition: Partition | None = None
+        self._carried: list[Finding] = []
+        if self.start is not None:
+            self.chain.last, self.partition = self.start.link, self.start.partition
+            self.mirror, self.book = self.start.mirror, self.start.book
+            reached = self.start.link.record
+            for tape, part in zip(self.tapes, (reached.requests, reached.feedback), strict=True):
+                tape.wind(part.next)
+
+    @property
+    def read(self) -> int:
+        """Input records read so far."""
+        return sum(tape.read for tape in self.tapes)
+
+    def lose(self, why: str) -> None:
+        """From here on the state is not what it was: walk the chain and the hashes, but recompute no more."""
+        self.lost = self.lost or why
+
+    def batches(self) -> Iterator[ReplayedBatch]:
+        """Every batch, recomputed. Raises NotAuditable where the record does not hold what is needed."""
+        for batch in self.unstepped():
+            self.recompute(batch)
+            yield batch
+
+    def unstepped(self) -> Iterator[ReplayedBatch]:
+        """Every batch, as it was read: to be recomputed, or taken, before the next one is asked for."""
+        first = self.start.link.offset + 1 if self.start else 0
+        for record in self.source.read("journal", self.number, first):
+            journal = self._decoded(record)
+            if journal is not None:
+                yield self._batch(Link(journal, record.offset, digest(record.value or b"")))
+
+    def recompute(self, batch: ReplayedBatch) -> None:
+        """Step the batch by itself, unless the state is lost."""
+        if not self.lost:
+            self._recompute(batch)
+
+    def given(self, batch: ReplayedBatch) -> Given:
+        """What the batch is to be stepped from."""
+        journal, terms = batch.journal, self.book.in_force()
+        asked = batch.asked = self._asked(batch)
+        entries, slabs = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        if self.keep_entries:
+            batch.entries = self.mirror.of(asked)
+        drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
+        return Given(batch.before, asked, entries, slabs, journal.clock, terms, journal.acknowledged, drawn)
+
+    def take(self, batch: ReplayedBatch, outcome: Outcome | Exception) -> None:
+        """Go on from what the batch leads to, or without a state if it cannot be recomputed."""
+        if isinstance(outcome, Exception):
+            if isinstance(outcome, NotAuditable) or self.override is not None or self.transform is not None:
+                raise outcome
+            self.lose(f"batch {batch.journal.sequence} cannot be recomputed")
+            batch.findings.append(self._failed(batch, outcome))
+        else:
+            batch.outcome = outcome
+            self.mirror.follow(outcome)
+            self.partition = advanced(outcome.partition, batch.identity)
+        if not batch.exact:
+            self.lose(f"an input of batch {batch.journal.sequence} is not what was processed")
+
+    def rest(self) -> list[Finding]:
+        """What is only known at the end."""
+        found, self._carried = [*self._carried, *self.chain.end()], []
+        return found
+
+    def _decoded(self, record: Record) -> JournalRecord | None:
+        try:
+            return JournalRecord.decode(record.value or b"")
+        except IncompatibleState as error:
+            if "form" in str(error):
+                raise NotAuditable(f"{self.topic} [{self.number}] at {record.offset}: {error}") from None
+            place = {"topic": self.topic, "partition": self.number, "offset": record.offset}
+            self._carried.append(Finding(kind="journal-unreadable", text=str(error), **place))  # type: ignore[arg-type]
+            self.lose(f"the journal record at offset {record.offset} cannot be read")
+            return None
+
+    def _batch(self, link: Link) -> ReplayedBatch:
+        journal = link.record
+        findings, self._carried = self._carried, []
+        if self.chain.begins(link):
+            self._begin(journal)
+        findings += self.chain.follow(link)
+        if any(finding.kind == "journal-gap" for finding in findings):
+            self.lose(f"the journal has a gap before batch {journal.sequence}")
+        findings += self._configurations(link)
+        raws, exact, wrong = self._raws(journal)
+        findings += wrong
+        assert self.partition is not None
+        return ReplayedBatch(link.offset, journal, link.identity, raws, self.partition, exact, findings=findings)
+
+    def _begin(self, journal: JournalRecord) -> None:
+        """A new lineage forgets everything and may read its inputs again."""
+        self.lost, self.mirror, self.book = "", Mirror(), RuleBook(self.secrets, self.override)
+        self.partition = Partition(self.number, journal.partitions, Identity(journal.lineage, 0, GENESIS))
+        for tape, part in zip(self.tapes, (journal.requests, journal.feedback), strict=True):
+            tape.wind(part.start)
+
+    def adopt(self, batch: ReplayedBatch, writes: bytes) -> None:
+        """Go on from these writes of the batch instead of those recomputed: the same but for what shadows drew."""
+        assert self.partition is not None
+        self.mirror.take(writes)
+        before = batch.before.tenants
+        touched = {name for name, tenant in self.partition.tenants.items() if tenant is not before.get(name)}
+        self._refresh(lambda tenant: tenant.name in touched)
+
+    # What the journal says
+
+    def _configurations(self, link: Link) -> list[Finding]:
+        journal, found = link.record, []
+        for name, text in journal.configs.items():
+            self.book.configs[name] = text
+            if digest_of(text) != name:
+                tenants = sorted(tenant for tenant, rules in journal.rules.items() if rules == name)
+                found.append(
+                    Finding(
+                        kind="configuration",
+                        topic=self.topic,
+                        partition=self.number,
+                        offset=link.offset,
+                        lineage=journal.lineage,
+                        batch=journal.sequence,
+                        text=f"the configuration of {', '.join(tenants) or 'no tenant'} was changed in the journal",
+                        recorded=f"digest {name}",
+                        follows=f"digest {digest_of(text)}",
+                    )
+                )
+        if journal.terms and journal.terms != self.book.terms:
+            self.book.set_terms(journal.terms)
+            self._refresh(lambda tenant: True)
+        self.book.assigned.update(journal.rules)
+        self._refresh(lambda tenant: tenant.name in journal.rules)
+        for tape in self.tapes:
+            if journal.rules:
+                tape.words |= self.book.words()
+        return found
+
+    def _refresh(self, affected: Callable[[Tenant], bool]) -> None:
+        """Put tenants under the rules of the book, as a restart under a new configuration does: from their fields."""
+        if self.lost or self.partition is None:
+            return
+        own = fields_by_tenant(self.mirror.fields)
+        tenants = {
+            name: Tenant.from_fields(tenant.number, own[tenant.number], self.book.rules_for)
+            if affected(tenant)
+            else tenant
+            for name, tenant in self.partition.tenants.items()
+        }
+        self.partition = replace(self.partition, tenants=tenants)
+
+    def _raws(self, journal: JournalRecord) -> tuple[list[Raw], bool, list[Finding]]:
+        raws: list[Raw] = []
+        exact, findings = True, []
+        sources = ((REQUESTS, journal.requests), (FEEDBACK, journal.feedback))
+        for tape, (source, part) in zip(self.tapes, sources, strict=True):
+            if tape.position != part.start:
+                before = f"and the one before it to {tape.position}"
+                text = f"batch {journal.sequence} reads {tape.topic} from {part.start} {before}"
+                findings.append(self._gap(journal, text))
+                self.lose("the journal skips or repeats input")
+            taken = tape.take(journal, part)
+            findings += taken.findings
+            exact &= taken.exact
+            if self.codec is None:
+                raws += [Raw(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in taken.records]
+            else:
+                raws += [raw_of(source, record, self.codec) for record in taken.records]
+        return raws, exact, findings
+
+    def _gap(self, journal: JournalRecord, text: str) -> Finding:
+        assert self.chain.last is not None
+        return Finding(
+            kind="journal-gap",
+            topic=self.topic,
+            partition=self.number,
+            offset=self.chain.last.offset,
+            lineage=journal.lineage,
+            batch=journal.sequence,
+            text=text,
+        )
+
+    # What follows
+
+    def _asked(self, batch: ReplayedBatch) -> Asked:
+        journal = batch.journal
+        poison = {(source, offset) for source, offset in journal.poison}
+        asked = decode(*apart(batch.raws), self.number, journal.partitions, journal.now, self.book.in_force(), poison)
+        return asked if self.transform is None else self.transform(journal, asked)
+
+    def _recompute(self, batch: ReplayedBatch) -> None:
+        self.take(batch, stepped([self.given(batch)])[0])
+
+    def _failed(self, batch: ReplayedBatch, error: Exception) -> Finding:
+        said = str(error) if isinstance(error, GForceError) else f"{type(error).__name__}: {error}"
+        return Finding(
+            kind="recomputation",
+            topic=self.topic,
+            partition=self.number,
+            offset=batch.offset,
+            lineage=batch.journal.lineage,
+            batch=batch.journal.sequence,
+            text=f"batch {batch.journal.sequence} cannot be recomputed: {said}",
+        )
+
+
+def stepped(given: Sequence[Given]) -> list[Outcome | Exception]:
+    """What batches of different partitions lead to. Whatever the record holds, only the one at fault says so."""
+    try:
+        return [*steps(given)]
+    except Exception as error:
+        return [error] if len(given) == 1 else [stepped([one])[0] for one in given]
+
+
+def replay(
+    source: Source,
+    partition: int,
+    secrets: Secrets | None = None,
+    *,
+    override: Override | None = None,
+    transform: Transform | None = None,
+    codec: Codec | None = None,
+    start: Start | None = None,
+) -> Iterator[ReplayedBatch]:
+    """Every batch of a partition, recomputed in order; under other rules or on changed inputs if asked to."""
+    return Replay(source, partition, secrets or Secrets(), override, transform, codec, start).batches()

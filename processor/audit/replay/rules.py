@@ -1,0 +1,232 @@
+"""Which rules a tenant was under, from the journal; and the seeds, from whoever keeps them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from processor.core.errors import GForceError, InvalidInput
+from processor.core.settings import Settings
+from processor.core.stream.events import Limits
+from processor.core.stream.step import Terms
+from processor.core.stream.tenant import TenantRules
+from processor.core.watching.watch import WatchSettings
+from processor.runtime.config import Config, canonical, digest, tenant_settings
+from processor.runtime.config.tenants import check_seed, derived_seed
+from processor.runtime.config.values import Secret
+
+from .findings import NotAuditable
+
+CONFIGURATION_VERSION = 1
+NO_SEED = bytes(16)
+"""Stands for a seed nobody gave us; nothing is drawn with it."""
+
+Override = Callable[[str, TenantRules], TenantRules]
+
+
+def commitment(seed: bytes) -> str:
+    """What the journal says of a seed."""
+    return blake2b(seed, key=b"gforce-seed", digest_size=32).hexdigest()
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Seeds and configurations kept outside the record. All hexadecimal; a seed counts only if it was committed to."""
+
+    masters: tuple[str, ...] = field(default=(), repr=False)
+    """of the whole processor, from which each tenant's is derived"""
+    shared: tuple[str, ...] = field(default=(), repr=False)
+    """used as they are by any tenant"""
+    tenants: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    config: Config | None = None
+    """may know configurations that the journal at hand no longer holds"""
+
+    def __bool__(self) -> bool:
+        return bool(self.masters or self.shared or self.tenants)
+
+    def __add__(self, other: Secrets) -> Secrets:
+        names = {*self.tenants, *other.tenants}
+        return Secrets(
+            self.masters + other.masters,
+            self.shared + other.shared,
+            {name: self.tenants.get(name, ()) + other.tenants.get(name, ()) for name in names},
+            self.config or other.config,
+        )
+
+    @classmethod
+    def of_config(cls, config: Config, seedless: bool = False) -> Secrets:
+        """``seedless``: its seed is a stand-in, because the file has none."""
+        master, default = config.processing.seed, config.tenants.default.seed
+        return cls(
+            masters=(master.reveal(),) if master and not seedless else (),
+            shared=(default.reveal(),) if default else (),
+            tenants={name: (table.seed.reveal(),) for name, table in config.tenants.named.items() if table.seed},
+            config=config,
+        )
+
+    @classmethod
+    def of_file(cls, path: Path) -> Secrets:
+        """TOML with ``seed`` (that of the processor) and ``[tenants]``; or nothing but one seed in hexadecimal."""
+        try:
+            text = path.read_text()
+        except OSError as error:
+            raise InvalidInput(f"the seed file {path} cannot be read: {error.strerror}") from None
+        if "=" not in text:
+            return cls(masters=(_checked(text.strip(), path),))
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"the seed file {path} is not TOML: {error}") from None
+        named = document.get("tenants", {})
+        if not isinstance(named, dict) or not set(document) <= {"seed", "tenants"}:
+            raise InvalidInput(f'the seed file {path} may hold seed = "…" and [tenants] with name = "…" only')
+        return cls(
+            masters=_listed(document.get("seed", []), path),
+            tenants={name: _listed(seeds, path) for name, seeds in named.items()},
+        )
+
+    def seed(self, tenant: str, committed: str) -> bytes | None:
+        """The tenant's seed, if it is here: the one that was committed to."""
+        candidates = [*self.tenants.get(tenant, ()), *self.shared]
+        candidates += [derived_seed(Secret(master), tenant).reveal() for master in self.masters]
+        return next((seed for text in candidates if commitment(seed := bytes.fromhex(text)) == committed), None)
+
+    def canonical(self, tenant: str, wanted: str) -> str | None:
+        """The configuration of this digest, if it is the one the configuration file has for this tenant."""
+        if self.config is None:
+            return None
+        try:
+            found = tenant_settings(self.config, tenant)
+        except GForceError:
+            return None
+        return canonical(found).decode() if digest(found) == wanted else None
+
+
+def _listed(seeds: Any, path: Path) -> tuple[str, ...]:
+    return tuple(_checked(seed, path) for seed in (seeds if isinstance(seeds, list) else [seeds]))
+
+
+def _checked(seed: Any, path: Path) -> str:
+    if not isinstance(seed, str):
+        raise InvalidInput(f"the seed file {path} holds something that is not a seed in hexadecimal")
+    check_seed(Secret(seed))
+    return seed
+
+
+def digest_of(text: str) -> str:
+    """The digest under which the journal keeps a configuration."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class RecordedTerms(Terms):
+    """Terms as the journal has them, to the letter."""
+
+    recorded: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.recorded
+
+
+@dataclass
+class RuleBook:
+    """What the journal has said so far about terms and rules; rules of one tenant are worked out once."""
+
+    secrets: Secrets
+    override: Override | None = None
+    terms: str = ""
+    limits: Limits = field(default_factory=Limits)
+    configs: dict[str, str] = field(default_factory=dict)
+    """canonical configurations by digest"""
+    assigned: dict[str, str] = field(default_factory=dict)
+    """tenants, each with the digest of its rules"""
+    seedless: set[str] = field(default_factory=set)
+    """tenants whose seed nobody gave us"""
+    _rules: dict[tuple[str, str], TenantRules] = field(default_factory=dict)
+    _terms: RecordedTerms | None = None
+
+    def set_terms(self, text: str) -> None:
+        """Raises NotAuditable for terms this version does not know."""
+        try:
+            document = json.loads(text)
+            self.limits = msgspec.convert(document["limits"], Limits)
+            slot, max_future = int(document["slot"]), int(document["max_future"])
+        except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+            raise NotAuditable(f"the journal's terms cannot be read by this version: {error}") from None
+        self.terms, self._rules = text, {}
+        self._terms = RecordedTerms(self.limits, self.rules_for, max_future, slot, recorded=text)
+
+    def in_force(self) -> Terms:
+        if self._terms is None:
+            raise NotAuditable(
+                "the journal at hand does not hold the terms (limits, width of slots) it was made under: they are in "
+                "the first record of the lineage. Record the journal from its beginning."
+            )
+        return self._terms
+
+    def has_all_seeds(self) -> bool:
+        """Whether the rules of every tenant so far have been worked out, with its seed."""
+        return not self.seedless and all(pair in self._rules for pair in self.assigned.items())
+
+    def words(self) -> set[str]:
+        """Labels and groups that the configurations name."""
+        known = [rules.settings for tenant in self.assigned if (rules := self.rules_for(tenant))]
+        return {word for settings in known for word in (*settings.labels, *settings.groups)}
+
+    def rules_for(self, tenant: str) -> TenantRules | None:
+        """As ``Terms.rules_for``: None for a tenant that was not accepted."""
+        assigned = self.assigned.get(tenant)
+        if assigned is None:
+            return None
+        known = self._rules.get((tenant, assigned))
+        if known is None:
+            known = self._rules[tenant, assigned] = self._worked_out(tenant, assigned)
+        return known
+
+    def _worked_out(self, tenant: str, assigned: str) -> TenantRules:
+        text = self.configs.get(assigned)
+        if text is None or digest_of(text) != assigned:
+            text = self.secrets.canonical(tenant, assigned) or text
+        if text is None:
+            raise NotAuditable(
+                f'the configuration {assigned} of tenant "{tenant}" is missing: it is in the journal where it first '
+                "came into force. Record the journal from its beginning, or give the configuration with --config."
+            )
+        rules = self._parsed(tenant, assigned, text)
+        return self.override(tenant, rules) if self.override else rules
+
+    def _parsed(self, tenant: str, assigned: str, text: str) -> TenantRules:
+        """The inverse of ``config.canonical``."""
+        try:
+            document = json.loads(text)
+            version = document["version"]
+            if version != CONFIGURATION_VERSION:
+                raise NotAuditable(
+                    f'the configuration of tenant "{tenant}" is of version {version} and this version of gforce reads '
+                    f"{CONFIGURATION_VERSION}: use a later one"
+                )
+            seed = self.secrets.seed(tenant, document["seed_commitment"])
+            (self.seedless.discard if seed else self.seedless.add)(tenant)
+            return TenantRules(
+                settings=msgspec.convert(document["settings"], Settings),
+                seed=seed or NO_SEED,
+                digest=assigned,
+                canonical=text,
+                expiry=document["expiry"],
+                on_expiry=document["on_expiry"],
+                parking=document["parking"],
+                horizon=document["duplicate_horizon"],
+                watch=msgspec.convert(document.get("watch"), WatchSettings | None),
+                max_groups=self.limits.max_groups,
+                max_experts=self.limits.max_experts,
+            )
+        except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+            raise NotAuditable(f'the configuration {assigned} of tenant "{tenant}" cannot be read: {error}') from None

@@ -1,0 +1,219 @@
+"""The changelog: held against the journal batch by batch, and a place to start an audit from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from processor.adapters.log import Record
+from processor.audit.sources.source import Source
+from processor.core.errors import IncompatibleState
+from processor.core.stream.identity import Identity
+from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest, state_digest
+from processor.core.stream.partition import HEAD, partition_from_fields
+
+from .chain import Chain, Link
+from .findings import Finding, NotAuditable
+from .mirror import Mirror, boundaries
+from .replay import Start
+from .rules import RuleBook, Secrets
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One batch of the changelog."""
+
+    offset: int
+    """of its last part"""
+    identity: Identity
+    previous: str
+    snapshot: bool
+    """a whole snapshot starts here, a slice with each batch"""
+    writes: bytes
+
+
+def entries(source: Source, number: int) -> Iterator[Entry]:
+    """Whole batches, in order. A batch whose beginning is not there is left out."""
+    parts: list[ChangelogRecord] = []
+    for record in source.read("changelog", number):
+        piece = _decoded(source, record)
+        if piece is None:
+            continue
+        if piece.part == 0:
+            parts = []
+        parts.append(piece)
+        if [part.part for part in parts] == list(range(piece.parts)):
+            identity = Identity(piece.lineage, piece.sequence, piece.digest)
+            writes = b"".join(part.writes for part in parts)
+            yield Entry(record.offset, identity, piece.previous, parts[0].snapshot, writes)
+
+
+def _decoded(source: Source, record: Record) -> ChangelogRecord | None:
+    if not record.value:
+        return None
+    try:
+        return ChangelogRecord.decode(record.value)
+    except IncompatibleState as error:
+        place = f"{source.topic('changelog')} [{record.partition}] at {record.offset}"
+        raise NotAuditable(f"{place}: {error}", partition=record.partition) from None
+
+
+def own_writes(writes: bytes, previous: str, wanted: str) -> bytes | None:
+    """The writes of the batch itself, without the slice of a snapshot before them; None if there are none such.
+
+    The state digest in the journal says which they are.
+    """
+    if state_digest(previous, writes) == wanted:
+        return writes
+    for at in reversed(boundaries(writes)):
+        if state_digest(previous, writes[at:]) == wanted:
+            return writes[at:]
+    return None
+
+
+class Changelog:
+    """Read along with the journal. What was trimmed away is no difference."""
+
+    def __init__(self, source: Source, number: int) -> None:
+        self.topic, self.number = source.topic("changelog"), number
+        self._entries = entries(source, number)
+        self._held: Entry | None = None
+        self._met = False
+
+    def of(self, journal: JournalRecord) -> Entry | None:
+        """The entry of this batch, if it is kept."""
+        while (entry := self._held or next(self._entries, None)) is not None:
+            self._held = None
+            at = (entry.identity.lineage, entry.identity.sequence)
+            if at == (journal.lineage, journal.sequence):
+                self._met = True
+                return entry
+            if entry.identity.lineage != journal.lineage or entry.identity.sequence > journal.sequence:
+                self._held = entry
+                return None
+        return None
+
+    def compare(self, journal: JournalRecord, identity: Identity, own: bytes) -> list[Finding]:
+        """``own`` are the writes that follow from the batch."""
+        trimmed, entry = not self._met, self.of(journal)
+        if entry is None:
+            return [] if trimmed else [self._finding(journal, None, "the writes of this batch are missing")]
+        if entry.identity != identity or entry.previous != journal.previous:
+            return [self._finding(journal, entry.offset, f"the record belongs to {entry.identity.text()}")]
+        if not entry.writes.endswith(own):
+            return [self._finding(journal, entry.offset, "its writes are not those that follow from the record")]
+        return []
+
+    def unlike(self, journal: JournalRecord, entry: Entry) -> list[Finding]:
+        return [self._finding(journal, entry.offset, "no part of its writes has the state digest of the journal")]
+
+    def _finding(self, journal: JournalRecord, offset: int | None, text: str) -> Finding:
+        return Finding(
+            kind="changelog",
+            topic=self.topic,
+            partition=self.number,
+            offset=offset,
+            lineage=journal.lineage,
+            batch=journal.sequence,
+            text=f"changelog of batch {journal.sequence}: {text}",
+        )
+
+
+def start_at(source: Source, number: int, batch: int, secrets: Secrets) -> tuple[Start, list[Finding]]:
+    """The state to start batch ``batch`` from; 0 is the first batch after the first whole snapshot.
+
+    What was found on the way: the chain is walked from its beginning as far as the journal reaches back.
+    """
+    if not source.has("changelog"):
+        raise NotAuditable("to start at a snapshot the changelog must be recorded as well", partition=number)
+    mirror, last = _restored(source, number, batch)
+    book = RuleBook(secrets)
+    link, findings = _walked(source, number, last.identity, book)
+    _, partitions, *_, terms, _ = msgspec.msgpack.decode(mirror.fields[HEAD])
+    book.set_terms(terms)
+    for name, value in mirror.fields.items():
+        if name.startswith(b"t"):
+            _, tenant, _, _, _, recorded, *_ = msgspec.msgpack.decode(value)
+            book.assigned[tenant] = recorded
+    partition = partition_from_fields(number, partitions, link.identity, mirror.fields, book.rules_for)
+    return Start(link, partition, mirror, book), findings
+
+
+def _restored(source: Source, number: int, batch: int) -> tuple[Mirror, Entry]:
+    """Apply the changelog until a whole state is there, at the batch before the wanted one or later."""
+    mirror, last, whole, next_look = Mirror(), None, False, 0
+    for entry in entries(source, number):
+        sequence = entry.identity.sequence
+        follows = last is not None and (entry.identity.lineage, sequence, entry.previous) == (
+            last.identity.lineage,
+            last.identity.sequence + 1,
+            last.identity.digest,
+        )
+        begins = (sequence == 1 and batch > 0) or (entry.snapshot and not (whole and follows))
+        if begins:
+            mirror, whole, next_look = Mirror(), sequence == 1, sequence
+        elif not follows:
+            last = None
+            continue
+        last = entry
+        mirror.take(entry.writes)
+        if not whole and sequence >= next_look:
+            next_look = sequence + max(1, (sequence - next_look) // 2)
+            whole = not _wanting(mirror)
+        if whole and sequence >= max(batch - 1, 1):
+            return mirror, entry
+    if last is None or not whole:
+        raise NotAuditable(
+            f"the changelog of partition {number} at hand holds no whole snapshot"
+            + (f" before batch {batch}" if batch else "")
+            + ": record it from its beginning, or audit from the first batch (without --from-snapshot)",
+            partition=number,
+        )
+    raise NotAuditable(
+        f"the changelog of partition {number} ends with batch {last.identity.sequence}, before {batch}",
+        partition=number,
+    )
+
+
+def _wanting(mirror: Mirror) -> str:
+    head = mirror.fields.get(HEAD)
+    if head is None:
+        return "no head"
+    _, _, _, pending, parked, *_ = msgspec.msgpack.decode(head)
+    numbers = {name[1:] for name in mirror.fields if name.startswith(b"t")}
+    counted = {name[1:] for name in mirror.fields if name.startswith(b"c")}
+    if numbers != counted or numbers != {i.to_bytes(2, "big") for i in range(len(numbers))}:
+        return "tenants are missing"
+    return mirror.wanting(pending, parked)
+
+
+def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tuple[Link, list[Finding]]:
+    """The chain up to the batch a state is of, and the configurations on the way."""
+    topic = source.topic("journal")
+    chain, findings = Chain(topic, number), []
+    for record in source.read("journal", number):
+        try:
+            journal = JournalRecord.decode(record.value or b"")
+        except IncompatibleState as error:
+            raise NotAuditable(f"{topic} [{number}] at {record.offset}: {error}", partition=number) from None
+        link = Link(journal, record.offset, digest(record.value or b""))
+        if chain.last is None and journal.sequence > 1:
+            chain.last = link  # the window begins here: nothing before it to be held against
+        else:
+            findings += chain.follow(link)
+        book.configs.update(journal.configs)
+        if (journal.lineage, journal.sequence) == (wanted.lineage, wanted.sequence):
+            if link.digest != wanted.digest:
+                raise NotAuditable(
+                    f"the snapshot is of {wanted.text()} and the journal has {link.identity.text()} there: they are "
+                    "not of the same history",
+                    partition=number,
+                )
+            return link, findings
+    raise NotAuditable(
+        f"the journal at hand does not hold batch {wanted.sequence} of lineage {wanted.lineage}, which the snapshot "
+        "was taken at",
+        partition=number,
+    )

@@ -1,0 +1,199 @@
+"""The lines of a recording: one JSON object per record, in the shape that ``kcat -J`` prints.
+
+Bytes that are not UTF-8 have no place in JSON. Our own recordings carry them in base64, beside the names kcat knows.
+kcat itself writes them as they are, which no JSON parser takes; read as Latin-1 they come back unharmed, because kcat
+escapes nothing beyond ASCII.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from processor.adapters.log import Headers, Record
+
+from .compression import Truncated, Unreadable, blocks
+from .source import RecordingError
+
+TSTYPES = ("unknown", "create", "logappend")
+"""by confluent-kafka's numbers"""
+UNKNOWN_BROKER = -1
+"""as kcat says it where librdkafka does not tell"""
+
+
+class Line(msgspec.Struct, gc=False):
+    """A line. ``key_base64`` and ``payload_base64`` stand instead of, never beside, ``key`` and ``payload``."""
+
+    topic: str
+    partition: int
+    offset: int
+    tstype: str = "unknown"
+    ts: int = -1
+    broker: int = UNKNOWN_BROKER
+    headers: list[str | None] | UnsetType = UNSET
+    """name, value, name, value …"""
+    key: str | UnsetType | None = UNSET
+    payload: str | UnsetType | None = UNSET
+    headers_base64: list[tuple[str, bytes | None]] | UnsetType = UNSET
+    key_base64: bytes | UnsetType = UNSET
+    payload_base64: bytes | UnsetType = UNSET
+
+
+_DECODER = msgspec.json.Decoder(Line)
+_ENCODER = msgspec.json.Encoder()
+
+
+# Writing
+
+
+def line_of(record: Record, tstype: str = "create") -> Line:
+    """The record as a line.
+
+    >>> encoded([line_of(Record("t", 0, 7, 1700, b"k", b"\\xff"))])
+    b'{"topic":"t","partition":0,"offset":7,"tstype":"create","ts":1700,"broker":-1,"key":"k","payload_base64":"/w=="}\\n'
+    """
+    line = Line(record.topic, record.partition, record.offset, tstype, record.timestamp)
+    return filled(line, record.key, record.value, record.headers)
+
+
+def filled(line: Line, key: bytes | None, value: bytes | None, headers: Headers) -> Line:
+    """Put the content in, as text where it is text."""
+    try:
+        line.key = None if key is None else key.decode()
+    except UnicodeDecodeError:
+        line.key_base64 = key or b""
+    try:
+        line.payload = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        line.payload_base64 = value or b""
+    if headers:
+        _set_headers(line, headers)
+    return line
+
+
+def _set_headers(line: Line, headers: Headers) -> None:
+    flat: list[str | None] = []
+    try:
+        for name, value in headers:
+            flat += (name, None if value is None else value.decode())
+        line.headers = flat
+    except UnicodeDecodeError:
+        line.headers_base64 = list(headers)
+
+
+def encoded(lines: Iterable[Line]) -> bytes:
+    return _ENCODER.encode_lines(lines)
+
+
+# Reading
+
+
+def read_file(path: Path) -> Iterator[Record]:
+    """The records of one file, in its order; compressed or not, by the file's own first bytes."""
+    return chain.from_iterable(read_lists(path))
+
+
+def read_lists(path: Path) -> Iterator[list[Record]]:
+    """``read_file``, as many at a time as come together: no layer above needs to look at each."""
+    last: Record | None = None
+    try:
+        for chunk in line_chunks(path):
+            for found in lists(chunk):
+                last = found[-1]
+                yield found
+    except (Truncated, Unreadable) as problem:
+        raise _after(last, f"{path} {problem}") from None
+    except OSError as problem:
+        raise RecordingError(f"{path} cannot be read: {problem.strerror}") from None
+    except (msgspec.MsgspecError, ValueError) as problem:
+        raise _after(last, f"{path} has a line that is no record in the shape of `kcat -J`: {problem}") from None
+
+
+def _after(last: Record | None, text: str) -> RecordingError:
+    if last is None:
+        return RecordingError(f"{text}, at its very beginning")
+    where = f"after {last.topic}[{last.partition}] offset {last.offset}"
+    return RecordingError(f"{text}, {where}", topic=last.topic, partition=last.partition, offset=last.offset)
+
+
+def line_chunks(path: Path) -> Iterator[bytes]:
+    """The file's content, cut at ends of lines."""
+    kept = b""
+    for block in blocks(path):
+        end = block.rfind(b"\n") + 1
+        if not end:
+            kept += block
+            continue
+        yield kept + block[:end]
+        kept = block[end:]
+    if kept.strip():
+        if not kept.rstrip().endswith(b"}"):
+            raise Truncated("ends in the middle of a line")
+        yield kept
+
+
+def records(chunk: bytes) -> Iterator[Record]:
+    """The records of some whole lines."""
+    return chain.from_iterable(lists(chunk))
+
+
+def lists(chunk: bytes) -> Iterator[list[Record]]:
+    """The records of some whole lines, all at once if nothing is wrong with them; no list is empty."""
+    try:
+        found = [
+            Record(
+                line.topic,
+                line.partition,
+                line.offset,
+                line.ts,
+                key.encode() if (key := line.key).__class__ is str else _bytes(line.key_base64),
+                payload.encode() if (payload := line.payload).__class__ is str else _bytes(line.payload_base64),
+                () if line.headers is UNSET and line.headers_base64 is UNSET else _headers(line, "utf-8"),
+            )
+            for line in _DECODER.decode_lines(chunk)
+        ]
+    except (msgspec.MsgspecError, ValueError):  # one by one, so that what is wrong is told from the rest
+        yield from ([_lenient(line)] for line in chunk.split(b"\n") if line.strip())
+        return
+    if found:
+        yield found
+
+
+def _lenient(text: bytes) -> Record:
+    """A line that may hold raw bytes, as kcat writes them."""
+    encoding = "utf-8"
+    try:
+        line = _DECODER.decode(text)
+    except UnicodeDecodeError:
+        encoding = "latin-1"
+        line = _DECODER.decode(text.decode(encoding))
+
+    def content(value: Any, binary: bytes | UnsetType) -> bytes | None:
+        return value.encode(encoding) if isinstance(value, str) else _bytes(binary)
+
+    key, value = content(line.key, line.key_base64), content(line.payload, line.payload_base64)
+    return Record(line.topic, line.partition, line.offset, line.ts, key, value, _headers(line, encoding))
+
+
+def _bytes(binary: bytes | UnsetType) -> bytes | None:
+    return None if binary is UNSET else binary
+
+
+def _headers(line: Line, encoding: str) -> Headers:
+    if not isinstance(line.headers_base64, UnsetType):
+        return tuple(line.headers_base64)
+    if isinstance(line.headers, UnsetType):
+        return ()
+    names, values = line.headers[::2], line.headers[1::2]
+    if len(names) != len(values):
+        raise ValueError(f"headers of offset {line.offset} are not pairs of name and value")
+    contents = [None if value is None else value.encode(encoding) for value in values]
+    if encoding == "utf-8":
+        return tuple(zip([name or "" for name in names], contents, strict=True))
+    known = [(name or "").encode(encoding).decode("utf-8", "replace") for name in names]
+    return tuple(zip(known, contents, strict=True))

@@ -1,0 +1,156 @@
+"""Plain files in the shape of ``kcat -J``: topics and partitions in any mixture, taken apart on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from .compression import Truncated, Unreadable, compressed
+from .lines import line_chunks
+from .recorded import Run, SpooledSource
+from .source import RecordingError, Role, roles_of
+
+ENDINGS = (".jsonl", ".json", ".gz", ".zst", ".ndjson")
+MOST_RUNS = 200
+"""of one topic partition: all of them are open at once while they are merged"""
+_HELD = 1 << 20
+"""bytes of one topic partition that are held before they are written"""
+_HEAD = re.compile(rb'\{"topic":"([A-Za-z0-9._-]+)","partition":(\d{1,9}),"offset":(\d{1,18}),')
+"""how kcat begins a line, which saves parsing it"""
+
+
+class Head(msgspec.Struct, gc=False):
+    """The part of a line that says where it belongs."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+_DECODER = msgspec.json.Decoder(Head)
+
+
+def found_files(paths: Iterable[Path]) -> list[Path]:
+    """The files that are meant: those named, and those in the folders named."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(ENDINGS))
+            if not inside:
+                raise RecordingError(f"{path} has no manifest.json and no file that ends in {', '.join(ENDINGS)}")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise RecordingError(f"{path} does not exist")
+    return found
+
+
+def spooled(files: Sequence[Path], folder: Path, topics: Mapping[Role, str] | None = None) -> SpooledSource:
+    """Take the files apart into ``folder``."""
+    spool = _Spool(folder)
+    for path in files:
+        spool.take(path)
+    runs = spool.runs()
+    names = sorted({topic for topic, _ in runs})
+    roles = roles_of(names, topics)
+    if not roles:
+        raise RecordingError(
+            f"none of the topics in these files is known ({', '.join(names) or 'they are empty'}): name them"
+        )
+    return SpooledSource(roles, runs)
+
+
+class _Stretch:
+    """The run that is being written."""
+
+    def __init__(self, path: Path, first: int) -> None:
+        self.path, self.first, self.last = path, first, first
+        self.lines: list[bytes] = []
+        self.held = 0
+
+    def write(self) -> None:
+        if self.lines:
+            with self.path.open("ab") as file:
+                file.write(compressed(b"\n".join(self.lines) + b"\n", "zstd"))
+            self.lines, self.held = [], 0
+
+
+class _Spool:
+    """Writes every line to the file of its topic and partition."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._begun = 0
+        self._stretches: dict[tuple[str, int], list[_Stretch]] = {}
+
+    def take(self, path: Path) -> None:
+        number = 0
+        fresh: set[tuple[str, int]] = set()
+        try:
+            for chunk in line_chunks(path):
+                for line in chunk.split(b"\n"):
+                    number += 1
+                    if line and not line.isspace():
+                        self._add(line, fresh)
+        except (Truncated, Unreadable) as problem:
+            raise RecordingError(f"{path} {problem}, after line {number}") from None
+        except (msgspec.MsgspecError, ValueError) as problem:
+            raise RecordingError(
+                f"{path} line {number} is no record in the shape of `kcat -J`: {problem}. Remedy: record with "
+                "`kcat -C -J -e -q`, so that nothing else is among the lines"
+            ) from None
+
+    def _add(self, line: bytes, fresh: set[tuple[str, int]]) -> None:
+        topic, partition, offset = _place(line)
+        place = (topic, partition)
+        stretches = self._stretches.setdefault(place, [])
+        if place not in fresh or offset <= stretches[-1].last:
+            fresh.add(place)
+            self._begin(place, stretches, offset)
+        stretch = stretches[-1]
+        stretch.last = offset
+        stretch.lines.append(line)
+        stretch.held += len(line)
+        if stretch.held > _HELD:
+            stretch.write()
+
+    def _begin(self, place: tuple[str, int], stretches: list[_Stretch], offset: int) -> None:
+        if stretches:
+            stretches[-1].write()
+        if len(stretches) >= MOST_RUNS:
+            raise RecordingError(
+                f"{place[0]}[{place[1]}] goes back in its offsets more than {MOST_RUNS} times, last to {offset}. "
+                "Remedy: sort the files by offset",
+                topic=place[0],
+                partition=place[1],
+                offset=offset,
+            )
+        self._begun += 1
+        stretches.append(_Stretch(self._folder / f"{self._begun:06}.jsonl.zst", offset))
+
+    def runs(self) -> dict[tuple[str, int], list[Run]]:
+        """What was written, by topic and partition."""
+        for stretch in self._all():
+            stretch.write()
+        return {
+            place: [Run(one.path, one.first, one.last) for one in stretches]
+            for place, stretches in self._stretches.items()
+        }
+
+    def _all(self) -> Iterator[_Stretch]:
+        for stretches in self._stretches.values():
+            yield from stretches
+
+
+def _place(line: bytes) -> tuple[str, int, int]:
+    if head := _HEAD.match(line):
+        return head[1].decode(), int(head[2]), int(head[3])
+    try:
+        found = _DECODER.decode(line)
+    except UnicodeDecodeError:
+        found = _DECODER.decode(line.decode("latin-1"))
+    return found.topic, found.partition, found.offset

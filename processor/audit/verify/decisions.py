@@ -1,0 +1,268 @@
+"""Comparing the decisions that were published with those that follow from the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from processor.adapters.log import Record
+from processor.audit.replay.findings import Finding, Kind
+from processor.audit.replay.shelves import Lane, Shelf
+from processor.core.stream.events import DecisionEvent, decode_decision
+from processor.core.stream.journal import JournalRecord, decisions_digest
+from processor.core.stream.step import Made
+
+Key = tuple[str, str]
+SHOWN = 600
+"""characters of a record that are quoted"""
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """The part of a decision that says which it is."""
+
+    tenant: str
+    decision_id: str
+    batch: int
+
+
+_HEADS = msgspec.json.Decoder(Head)
+
+
+def head_of(record: Record) -> Head | None:
+    """None for what is not a decision in JSON."""
+    try:
+        return _HEADS.decode(record.value or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+class Decisions:
+    """The decisions of one partition, batch by batch."""
+
+    def __init__(self, shelf: Shelf, number: int) -> None:
+        self.shelf, self.number, self.topic = shelf, number, shelf.topic
+        self._taken: tuple[str, int, list[Record]] | None = None
+        self._hashed: tuple[list[bytes], str] = ([], decisions_digest([]))
+        """the decisions a digest was last made of, and the digest"""
+
+    def of(self, journal: JournalRecord) -> list[Record]:
+        """Those that say they are of this batch; asked for again, the same."""
+        if self._taken is None or self._taken[:2] != (journal.lineage, journal.sequence):
+            self._taken = (journal.lineage, journal.sequence, self._take(journal))
+        return self._taken[2]
+
+    def _take(self, journal: JournalRecord) -> list[Record]:
+        if not self.shelf.alike:
+            return [r for lane in self.shelf.lanes.values() for r in _of_batch(lane, journal.sequence, [])]
+        lane = self.shelf.lanes[self.number]
+        records = lane.take(journal.decisions)
+        if self.digest_of([r.value or b"" for r in records]) == journal.decisions_digest:
+            return records
+        return _of_batch(lane, journal.sequence, records)
+
+    def digest_of(self, values: list[bytes]) -> str:
+        """Of these decisions. The same are asked for twice: as they were recorded, and as they follow."""
+        if values != self._hashed[0]:
+            self._hashed = (values, decisions_digest(values))
+        return self._hashed[1]
+
+    def skip_to(self, journal: JournalRecord) -> None:
+        """Leave out the decisions of batches before this one.
+
+        Sequences start again with every lineage, so where that tells more than one place the digest decides.
+        """
+        if self.shelf.alike:
+            self.shelf.start(self._first_offset(journal))
+            return
+        for lane in self.shelf.lanes.values():
+            for record in lane:
+                if (head := head_of(record)) is None or head.batch >= journal.sequence:
+                    lane.put_back(record)
+                    break
+
+    def _first_offset(self, journal: JournalRecord) -> int:
+        first: int | None = None
+        end = 0
+        group: list[Record] = []
+        for record in self.shelf.lanes[self.number]:
+            head, end = head_of(record), record.offset + 1
+            if head is None or head.batch < journal.sequence:
+                group = []
+                continue
+            first = record.offset if first is None else first
+            group = [*group, record] if head.batch == journal.sequence else []
+            if not journal.decisions:
+                break
+            if len(group) == journal.decisions:
+                if decisions_digest([r.value or b"" for r in group]) == journal.decisions_digest:
+                    return group[0].offset
+                group = group[1:]
+        return end if first is None else first
+
+    def rest(self) -> Iterable[Record]:
+        """What no batch has claimed."""
+        for lane in self.shelf.lanes.values():
+            yield from lane
+
+    # Comparing
+
+    def compare(self, journal: JournalRecord, made: Sequence[Made], values: list[bytes]) -> list[Finding]:
+        """``values`` are the decisions that follow, as they are published."""
+        records = self.of(journal)
+        if [r.value for r in records] == values:
+            keys = _Keys()
+            if [r.key for r in records] == [keys[one.tenant] for one in made]:
+                return []
+        if not self.shelf.alike and {(r.key, r.value) for r in records} == {
+            (one.tenant.encode(), value) for one, value in zip(made, values, strict=True)
+        }:
+            return [] if len(records) == len(values) else [self._twice(journal, records)]
+        return self._differences(journal, records, values)
+
+    def digest_only(self, journal: JournalRecord, offset: int) -> list[Finding]:
+        """Where nothing can be recomputed: are they those the journal was written with?"""
+        records = self.of(journal)
+        if not self.shelf.alike or decisions_digest([r.value or b"" for r in records]) == journal.decisions_digest:
+            return []
+        first = records[0].offset if records else None
+        text = (
+            f"the {len(records)} decisions of batch {journal.sequence} are not those ({journal.decisions}) that the "
+            "journal was written with"
+        )
+        return [self._finding("decisions-digest", journal, first, text, cause=f"journal record at offset {offset}")]
+
+    def _twice(self, journal: JournalRecord, records: Sequence[Record]) -> Finding:
+        seen: set[bytes | None] = set()
+        again = next(r for r in records if r.value in seen or seen.add(r.value))  # type: ignore[func-returns-value]
+        return self._finding("decision-added", journal, again.offset, "a decision is there twice", shown(again.value))
+
+    def _differences(self, journal: JournalRecord, records: Sequence[Record], values: Sequence[bytes]) -> list[Finding]:
+        found: list[Finding] = []
+        expected = {_key(value): value for value in values}
+        seen: dict[Key | None, Record] = {}
+        for record in records:
+            head = head_of(record)
+            key = (head.tenant, head.decision_id) if head else None
+            if key is None or key not in expected or key in seen:
+                found.append(self._added(journal, record, key is not None and key in seen))
+                continue
+            seen[key] = record
+            if record.value != expected[key]:
+                found += self._changed(journal, record, expected[key])
+            elif record.key != key[0].encode():
+                text = f"the decision's key is {record.key!r} and not its tenant"
+                found.append(self._finding("decision", journal, record.offset, text))
+        for key, value in expected.items():
+            if key not in seen:
+                text = f'the decision "{key[1]}" of tenant "{key[0]}" is missing'
+                where = min((r.offset for r in records), default=None)
+                found.append(self._finding("decision-missing", journal, where, text, follows=shown(value)))
+        if not found:
+            text = "the decisions of this batch are in another order than their requests"
+            found.append(self._finding("decision", journal, records[0].offset if records else None, text))
+        return found
+
+    def added(self, journal: JournalRecord, record: Record) -> Finding:
+        """A decision after those of the last batch."""
+        return self._added(journal, record, False)
+
+    def _added(self, journal: JournalRecord, record: Record, twice: bool) -> Finding:
+        text = "the decision is there a second time" if twice else "no request of this batch leads to this decision"
+        return self._finding("decision-added", journal, record.offset, text, shown(record.value))
+
+    def _changed(self, journal: JournalRecord, record: Record, value: bytes) -> list[Finding]:
+        try:
+            theirs, mine = decode_decision(record.value or b""), decode_decision(value)
+        except msgspec.MsgspecError:
+            text = "the decision is not the one that follows from the record"
+            return [self._finding("decision", journal, record.offset, text, shown(record.value), shown(value))]
+        who = f'decision "{mine.decision_id}" of tenant "{mine.tenant}"'
+        found = []
+        chances = _unequal(theirs, mine, ("parts", "probabilities"))
+        if chances:
+            text = f"{who}: the recorded probability is not the one that follows"
+            found.append(self._finding("probability", journal, record.offset, text, *_sides(chances, theirs, mine)))
+        rest = _unequal(theirs, mine, [f for f in mine.__struct_fields__ if f not in ("parts", "probabilities")])
+        if rest or not chances:
+            text = f"{who}: {', '.join(rest) or 'its bytes'} not as it follows from the record"
+            sides = _sides(rest, theirs, mine) if rest else (shown(record.value), shown(value))
+            found.append(self._finding("decision", journal, record.offset, text, *sides))
+        return found
+
+    def _finding(
+        self,
+        kind: Kind,
+        journal: JournalRecord,
+        offset: int | None,
+        text: str,
+        recorded: str = "",
+        follows: str = "",
+        cause: str = "",
+    ) -> Finding:
+        return Finding(
+            kind=kind,
+            topic=self.topic,
+            partition=self.number,
+            offset=offset,
+            lineage=journal.lineage,
+            batch=journal.sequence,
+            text=text,
+            recorded=recorded,
+            follows=follows,
+            cause=cause,
+        )
+
+
+class _Keys(dict[str, bytes]):
+    """Tenants with the keys of their records."""
+
+    def __missing__(self, tenant: str) -> bytes:
+        key = self[tenant] = tenant.encode()
+        return key
+
+
+def _of_batch(lane: Lane, sequence: int, begun: list[Record]) -> list[Record]:
+    """All records up to the first of a later batch; ``begun`` has been read already."""
+    for record in reversed(begun):
+        lane.put_back(record)
+    records: list[Record] = []
+    for record in lane:
+        head = head_of(record)
+        if head is not None and head.batch > sequence:
+            lane.put_back(record)
+            break
+        records.append(record)
+    return records
+
+
+def _key(value: bytes) -> Key:
+    head = _HEADS.decode(value)
+    return head.tenant, head.decision_id
+
+
+def _unequal(theirs: DecisionEvent, mine: DecisionEvent, fields: Iterable[str]) -> list[str]:
+    return [name for name in fields if _plain(getattr(theirs, name)) != _plain(getattr(mine, name))]
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _sides(fields: Iterable[str], theirs: DecisionEvent, mine: DecisionEvent) -> tuple[str, str]:
+    def side(event: DecisionEvent) -> str:
+        return "; ".join(f"{name} {_text(getattr(event, name))}" for name in fields)
+
+    return side(theirs), side(mine)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {part}" for name, part in value.items())
+    return shown(bytes(value)) if isinstance(value, msgspec.Raw) else str(value)
+
+
+def shown(value: bytes | None) -> str:
+    text = (value or b"").decode(errors="replace")
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"

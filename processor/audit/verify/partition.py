@@ -1,0 +1,264 @@
+"""The audit of partitions: recompute, compare, and say what could be verified of each and what not."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import msgspec
+import numpy as np
+
+from processor.audit.replay.abreast import ENOUGH, Stepping, abreast
+from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditable
+from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
+from processor.audit.replay.replay import Replay, ReplayedBatch
+from processor.audit.replay.rules import RuleBook
+from processor.audit.replay.shelves import Shelf
+from processor.audit.replay.snapshots import Changelog, own_writes, start_at
+from processor.audit.sources.source import RecordingError, Role, Source
+from processor.core.learner import IN_FORCE, Drawn
+from processor.core.stream.identity import Identity
+from processor.core.stream.journal import JournalRecord, state_digest
+from processor.core.stream.step import Asked, Outcome
+
+from .decisions import Decisions
+from .endings import Anchor, Outputs, notes
+from .result import Lineage, Options, PartitionAudit
+from .side_outputs import Alerts, DeadLetters
+
+
+def audit_partitions(
+    source: Source, numbers: Sequence[int], options: Options, progress: Callable[[int], None] = lambda records: None
+) -> list[PartitionAudit]:
+    """Never raises for what is wrong with the record: that is what it is there to tell.
+
+    ``progress`` is told how many more input records have been read.
+    """
+    with few_collections():
+        return abreast(_Auditing(source, number, options).run(progress) for number in numbers)
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Records come and go by the thousand and hold no cycles: looking for some every 700 objects takes a tenth."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+class _Auditing:
+    def __init__(self, source: Source, number: int, options: Options) -> None:
+        self.source, self.number, self.options = source, number, options
+        self.result = PartitionAudit(partition=number)
+        self.found = Findings()
+        self.codec = options.codec() if options.codec else None
+        self.outputs: Outputs | None = None
+        self.changelog: Changelog | None = None
+        self.result.anchor = options.heads.get(number) or source.anchor(number) or ""
+        self.anchor = Anchor(Identity.parse(self.result.anchor), source.topic("journal"), number)
+        self.seedless: set[str] = set()
+
+    def run(self, progress: Callable[[int], None]) -> Stepping[PartitionAudit]:
+        """What is wrong with this partition ends this one only."""
+        try:
+            yield from self._all(progress)
+        except NotAuditable as reason:
+            self.result.not_auditable = str(reason)
+        except RecordingError as error:
+            self._damaged(error)
+        result, found = self.result, self.found
+        result.findings, result.counts = list(found.first.values()), dict(found.counts)
+        result.seedless = sorted(self.seedless)
+        return result
+
+    def _all(self, progress: Callable[[int], None]) -> Stepping[None]:
+        start = None
+        if self.options.from_batch is not None:
+            start, found = start_at(self.source, self.number, self.options.from_batch, self.options.secrets)
+            self.found.add(found)
+            self.result.from_batch = start.link.record.sequence + 1
+            self.found.add(self.anchor.met_by(start.link.identity, self.result))
+        replay = Replay(self.source, self.number, self.options.secrets, codec=self.codec, start=start)
+        replay.drawn = self._drawn
+        read = 0
+        for batch in replay.unstepped():
+            if replay.lost or len(batch.raws) >= ENOUGH:
+                replay.recompute(batch)
+            else:
+                replay.take(batch, (yield replay.given(batch)))
+            self._batch(replay, batch)
+            progress(replay.read - read)
+            read = replay.read
+            del batch  # before the next one is made: its memory is used again
+        self.found.add(replay.rest())
+        self.found.add(self.anchor.missed_by(replay, self.result))
+        if self.outputs is not None:
+            self.outputs.left_over(replay, self.result, self.found)
+        notes(replay, self.result, self.found)
+
+    def _opened(self, journal: JournalRecord) -> Outputs:
+        """The outputs; it takes a batch to know how many partitions the inputs have."""
+        if self.outputs is not None:
+            return self.outputs
+        source, number, partitions = self.source, self.number, journal.partitions
+        outputs = Outputs(
+            decisions=Decisions(Shelf(source, "decisions", number, partitions), number),
+            letters=DeadLetters(source, number) if source.has("dead_letters") else None,
+            alerts=Alerts(Shelf(source, "alerts", number, partitions), number) if source.has("alerts") else None,
+        )
+        if source.has("changelog"):
+            self.changelog = Changelog(source, number)
+        if self.options.from_batch is not None:
+            outputs.decisions.skip_to(journal)
+            if outputs.letters:
+                outputs.letters.skip_to(journal)
+            if outputs.alerts:
+                outputs.alerts.skip_to(journal)
+            outputs.floors = (journal.requests.start, journal.feedback.start)
+        compared: tuple[Role, ...] = ("decisions", "dead_letters", "alerts", "changelog")
+        self.result.compared = [source.topic(role) for role in compared if source.has(role)]
+        self.outputs = outputs
+        return outputs
+
+    # One batch
+
+    def _drawn(self, journal: JournalRecord, asked: Asked, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
+        tenants = without_seed(asked, book)
+        if not tenants:
+            return {}
+        self.seedless |= tenants
+        return drawn_by_record(asked, book, tenants, self._opened(journal).decisions.of(journal))
+
+    def _batch(self, replay: Replay, batch: ReplayedBatch) -> None:
+        result, journal = self.result, batch.journal
+        self._count(batch)
+        found = list(batch.findings)
+        outcome = batch.outcome
+        if outcome is None:
+            if self.source.has("decisions"):
+                found += self._opened(journal).decisions.digest_only(journal, batch.offset)
+        else:
+            result.recomputed += 1
+            found += self._outcome(replay, batch, outcome)
+        self.found.add(self._with_causes(found, batch))
+        self.found.add(self.anchor.met_by(batch.identity, result))
+
+    def _outcome(self, replay: Replay, batch: ReplayedBatch, outcome: Outcome) -> list[Finding]:
+        result, journal, outputs = self.result, batch.journal, self._opened(batch.journal)
+        values = [made.value for made in outcome.decisions]
+        topic, codec = outputs.decisions.topic, self.codec
+        published = [codec.from_json(topic, value) for value in values] if codec else values
+        found: list[Finding] = []
+        if self.source.has("decisions"):
+            found += outputs.decisions.compare(journal, outcome.decisions, published)
+        follows = outputs.decisions.digest_of(values)
+        if follows != journal.decisions_digest:
+            text = f"the {journal.decisions} decisions of batch {journal.sequence} are not those that follow"
+            found.append(self._in_journal("decisions-digest", batch, text, journal.decisions_digest, follows))
+        found += self._state(replay, batch, outcome)
+        if outcome.rules != journal.rules:
+            text = "the tenants that are said to be under new rules are not those that follow"
+            found.append(self._in_journal("configuration", batch, text, str(journal.rules), str(outcome.rules)))
+        if outputs.letters is not None:
+            found += outputs.letters.compare(journal, outcome.dead_letters)
+        if outputs.alerts is not None:
+            found += outputs.alerts.compare(journal, outcome.alerts)
+        result.dead_letters += len(outcome.dead_letters)
+        result.alerts += len(outcome.alerts)
+        return found
+
+    def _state(self, replay: Replay, batch: ReplayedBatch, outcome: Outcome) -> list[Finding]:
+        """The state digest; where shadows' draws are not known, by way of the changelog."""
+        journal = batch.journal
+        follows = state_digest(journal.previous, outcome.writes)
+        if follows == journal.state_digest:
+            self.result.states += 1
+            return self.changelog.compare(journal, batch.identity, outcome.writes) if self.changelog else []
+        if not replay.book.seedless:
+            text = f"the state after batch {journal.sequence} is not the one that follows"
+            return [self._in_journal("state", batch, text, journal.state_digest, follows)]
+        entry = self.changelog.of(journal) if self.changelog else None
+        own = own_writes(entry.writes, journal.previous, journal.state_digest) if entry else None
+        if own is not None:
+            replay.adopt(batch, own)
+            wrong = _unlike(outcome, replay)
+            if not wrong:
+                self.result.states += 1
+                return []
+            text = f"the counters of {wrong} after batch {journal.sequence} are not those that follow"
+            return [self._in_journal("state", batch, text)]
+        if entry is not None and self.changelog is not None:
+            return self.changelog.unlike(journal, entry)
+        return []  # the result says for how many batches the state was verified
+
+    def _count(self, batch: ReplayedBatch) -> None:
+        result, journal = self.result, batch.journal
+        result.batches += 1
+        result.decisions += journal.decisions
+        result.requests += journal.requests.count
+        result.labels += journal.feedback.count
+        result.first_clock = result.first_clock or journal.clock
+        result.last_clock = journal.clock
+        if journal.version not in result.versions:
+            result.versions.append(journal.version)
+        if not result.lineages or result.lineages[-1].name != journal.lineage:
+            first = Lineage(name=journal.lineage, first=journal.sequence, last=journal.sequence, digest="")
+            result.lineages.append(first)
+        lineage = result.lineages[-1]
+        lineage.last, lineage.digest = journal.sequence, batch.identity.digest
+
+    def _with_causes(self, found: list[Finding], batch: ReplayedBatch) -> list[Finding]:
+        """Say of a difference in what came out whether what went in was as it was processed."""
+        inputs = [f for f in found if f.kind.startswith("input-")]
+        if inputs:
+            one = inputs[0]
+            cause = f"an input of the batch differs: {one.topic} [{one.partition}] at {one.offset} ({one.kind})"
+        else:
+            cause = "every input of the batch is as it was processed, by its hash"
+        effects = ("decision", "probability", "decision-added", "decision-missing", "decisions-digest", "state")
+        return [msgspec.structs.replace(f, cause=f.cause or cause) if f.kind in effects else f for f in found]
+
+    def _in_journal(
+        self, kind: Kind, batch: ReplayedBatch, text: str, recorded: str = "", follows: str = ""
+    ) -> Finding:
+        return Finding(
+            kind=kind,
+            topic=self.source.topic("journal"),
+            partition=self.number,
+            offset=batch.offset,
+            lineage=batch.journal.lineage,
+            batch=batch.journal.sequence,
+            text=text,
+            recorded=recorded,
+            follows=follows,
+        )
+
+    def _damaged(self, error: RecordingError) -> None:
+        self.found.add(
+            [
+                Finding(
+                    kind="recording",
+                    topic=error.topic,
+                    partition=error.partition if error.partition >= 0 else self.number,
+                    offset=error.offset if error.offset >= 0 else None,
+                    text=str(error),
+                )
+            ]
+        )
+
+
+def _unlike(outcome: Outcome, replay: Replay) -> str:
+    """The first tenant whose counters, apart from the shadows', are not those adopted; empty if there is none."""
+    assert replay.partition is not None
+    for name, tenant in outcome.partition.tenants.items():
+        mine, theirs = tenant.learner.state.lifetime, replay.partition.tenants[name].learner.state.lifetime
+        force = tenant.learner.state.axes.policy_index[IN_FORCE]
+        pairs = [*zip(mine.arrays()[:5], theirs.arrays()[:5], strict=True)]
+        pairs.append((mine.outcomes[:, force], theirs.outcomes[:, force]))
+        if mine is not theirs and not all(np.array_equal(a, b) for a, b in pairs):
+            return f'tenant "{name}"'
+    return ""

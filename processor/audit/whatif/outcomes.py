@@ -1,0 +1,134 @@
+"""How often what was decided, when what was true: the counts behind every figure of a what-if."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from processor.core.exact import ONE, Floats, Ints
+from processor.core.stream.tenant import Tenant
+
+from .ledger import Labelled, Opened
+from .settings import Change
+
+Cell = tuple[str, str]
+"""group, true label"""
+
+
+@dataclass
+class Pairs:
+    """Labels of cases that both settings have decided: how many, and how often only one of them was wrong."""
+
+    cases: Counter[Cell] = field(default_factory=Counter)
+    wrong: Counter[Cell] = field(default_factory=Counter)
+    """as recorded"""
+    only_other: Counter[Cell] = field(default_factory=Counter)
+    only_recorded: Counter[Cell] = field(default_factory=Counter)
+    chance: Counter[Cell] = field(default_factory=Counter)
+    """of a wrong decision as recorded, in parts of 2³², added up"""
+    chance_there: Counter[Cell] = field(default_factory=Counter)
+    """of a wrong decision under the other setting"""
+
+    def add(self, recorded: Labelled, other: Labelled) -> None:
+        cell = (recorded.made.group, recorded.truth)
+        self.cases[cell] += 1
+        self.chance[cell] += ONE - recorded.made.parts[recorded.truth]
+        self.chance_there[cell] += ONE - other.made.parts[other.truth]
+        wrong, wrong_there = recorded.made.decision != recorded.truth, other.made.decision != other.truth
+        self.wrong[cell] += wrong
+        if wrong_there and not wrong:
+            self.only_other[cell] += 1
+        elif wrong and not wrong_there:
+            self.only_recorded[cell] += 1
+
+
+@dataclass
+class Run:
+    """One tenant under one setting, in whole numbers."""
+
+    tenant: str
+    change: Change | None = None
+    """None as recorded"""
+    partition: int = 0
+    refused: str = ""
+    """why this setting cannot be tried on this tenant"""
+    decided: int = 0
+    undecided: int = 0
+    """requests that nobody was left to advise on"""
+    alerts: int = 0
+    """raised"""
+    drawn: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """labels by group, truth and decision"""
+    chances: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """the same cases by what might have been decided: the recorded parts of 2³², added up"""
+    pairs: Pairs = field(default_factory=Pairs)
+    # What the tenant's state says at the end
+    labels: tuple[str, ...] = ()
+    positive: str | None = None
+    experts: tuple[str, ...] = ()
+    policy: str = ""
+    fairness: float | None = None
+    """λ, where it is one number"""
+    weighted: bool = False
+    """labels count by how likely they were to be seen; then plain counts say nothing"""
+    expert_losses: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """labels each expert had predicted, and how many of them wrongly"""
+
+    def add(self, label: Labelled) -> None:
+        made, truth = label.made, label.truth
+        self.drawn[made.group, truth, made.decision] += 1
+        for decision, parts in made.parts.items():
+            self.chances[made.group, truth, decision] += parts
+
+    def describe(self, tenant: Tenant) -> None:
+        settings, axes, counters = tenant.rules.settings, tenant.learner.state.axes, tenant.learner.counters()
+        self.labels, self.positive, self.experts = axes.labels, settings.positive, axes.experts
+        self.policy, self.weighted = settings.policy.name, counters.unit != 1
+        last = max(settings.policy.balance, key=lambda one: one.from_labels)
+        self.fairness = last.fairness if isinstance(last.fairness, float | int) else None
+        tried, lost = (counts[0].sum(axis=(1, 2)).tolist() for counts in (counters.trials, counters.losses))
+        self.expert_losses = {name: (tried[f], lost[f]) for f, name in enumerate(axes.experts)}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(sorted({group for group, _, _ in self.drawn}))
+
+    def confusion(self) -> Ints:
+        """[g, y, ŷ]"""
+        return self._array(self.drawn).astype(np.int64)
+
+    def expected(self) -> Floats:
+        """[g, y, ŷ]: the mean over all draws there might have been."""
+        return self._array(self.chances) / ONE
+
+    def _array(self, counts: Counter[tuple[str, str, str]]) -> Floats:
+        groups, labels = self.groups, self.labels
+        return np.array(
+            [[[float(counts[g, y, d]) for d in labels] for y in labels] for g in groups], dtype=np.float64
+        ).reshape(len(groups), len(labels), len(labels))
+
+    def best_expert(self) -> tuple[str, float]:
+        """Who would have been wrong least often, in hindsight, and how often."""
+        rates = {name: lost / tried for name, (tried, lost) in self.expert_losses.items() if tried}
+        if not rates:
+            return "", float("nan")
+        name = min(rates, key=lambda expert: (rates[expert], expert))
+        return name, rates[name]
+
+
+def count(
+    runs: dict[str, Run], made: Sequence[Opened], labelled: Sequence[Labelled], tenants: frozenset[str] = frozenset()
+) -> None:
+    """Add what a batch decided and learnt; of these tenants, or of all."""
+    for one in made:
+        if not tenants or one.tenant in tenants:
+            if one.tenant not in runs:
+                runs[one.tenant] = Run(one.tenant)
+            runs[one.tenant].decided += 1
+    for label in labelled:
+        run = runs.get(label.made.tenant)
+        if run is not None:
+            run.add(label)

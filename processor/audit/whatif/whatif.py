@@ -1,0 +1,197 @@
+"""The same stream under other settings. Exact, because every expert's prediction was recorded.
+
+The record is read once for each task, and every batch of it is stepped once as it was recorded and once under each
+other setting. Labels are paired by their decision, so that differences are between outcomes of the same cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from os import cpu_count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from processor.adapters.codec import Codec
+from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.pool import Progress, in_processes
+from processor.audit.replay.replay import Replay, ReplayedBatch
+from processor.audit.replay.rules import Secrets
+from processor.audit.replay.shelves import Shelf
+from processor.audit.sources.source import Source
+from processor.audit.verify.decisions import Decisions
+from processor.core.stream.journal import decisions_digest
+from processor.core.stream.partition import Partition
+
+from .label_times import LabelStore
+from .ledger import Ledger
+from .outcomes import Pairs, Run, count
+from .pairing import Pairing
+from .settings import Change
+from .variation import HIDDEN_LABELS, Variation
+
+
+@dataclass(frozen=True)
+class Task:
+    """One partition under some settings; it can be given to another process."""
+
+    source: Source
+    number: int
+    secrets: Secrets
+    changes: tuple[Change, ...]
+    tenants: frozenset[str] = frozenset()
+    """none: all of them"""
+    codec: Callable[[], Codec | None] | None = None
+
+
+@dataclass
+class Answered:
+    """What came of a task."""
+
+    runs: list[Run] = field(default_factory=list)
+    """those as recorded, then those of each setting"""
+    decisions: int = 0
+    reproduced: int = 0
+    """of the recorded decisions, those that came out the same to the byte"""
+    findings: int = 0
+    """differences met on the way: then this is about an altered record"""
+    outstanding: dict[str, int] = field(default_factory=dict)
+    """labels not there by the end of the record, by setting"""
+
+
+def answered(task: Task, progress: Callable[[int], None] = lambda records: None) -> Answered:
+    """Run a task. Raises NotAuditable where the record cannot be recomputed as it was."""
+    with ExitStack() as stack:
+        return _Asking(task, stack).run(progress)
+
+
+class _Asking:
+    def __init__(self, task: Task, stack: ExitStack) -> None:
+        self.task = task
+        codec = task.codec() if task.codec else None
+        self.replay = Replay(task.source, task.number, task.secrets, codec=codec)
+        store = _labels_aside(task, codec, stack) if any(change.delay for change in task.changes) else None
+        self.others = [Variation(change, task.number, task.secrets, task.tenants, store) for change in task.changes]
+        self.answer = Answered()
+        self.published: Decisions | None = None
+        self.lineage = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        """A new lineage forgets everything, and so do the figures."""
+        self.ledger = Ledger()
+        self.recorded: dict[str, Run] = {}
+        self.pairing = [Pairing(self.ledger, other) for other in self.others]
+
+    def run(self, progress: Callable[[int], None]) -> Answered:
+        read = 0
+        for batch in self.replay.batches():
+            self._batch(batch)
+            progress(self.replay.read - read)
+            read = self.replay.read
+        self._end()
+        return self.answer
+
+    def _batch(self, batch: ReplayedBatch) -> None:
+        if batch.outcome is None or batch.asked is None:
+            why = self.replay.lost or (batch.findings[0].text if batch.findings else "a batch cannot be recomputed")
+            raise NotAuditable(
+                f"the record cannot be recomputed from batch {batch.journal.sequence} of partition {self.task.number} "
+                f"on: {why}. Run `gforce audit` to see what is wrong with it.",
+                partition=self.task.number,
+            )
+        if batch.journal.lineage != self.lineage:
+            self.lineage = batch.journal.lineage
+            self._begin()
+        self.answer.findings += len(batch.findings)
+        self._check_seeds()
+        self._compare(batch)
+        made, labelled, expired = self.ledger.take(batch.outcome, batch.asked)
+        count(self.recorded, made, labelled, self.task.tenants)
+        for alert in batch.outcome.alerts:
+            if alert.state == "raised" and alert.tenant in self.recorded:
+                self.recorded[alert.tenant].alerts += 1
+        for other, pairing in zip(self.others, self.pairing, strict=True):
+            theirs, gone = other.follow(batch)
+            pairing.take(labelled, theirs, expired, gone)
+
+    def _check_seeds(self) -> None:
+        without = self.replay.book.seedless & (self.task.tenants or self.replay.book.seedless)
+        if without:
+            raise NotAuditable(
+                f'the seed of tenant "{min(without)}" is not known, and other settings are drawn with it: give it '
+                "with --config or --seed-file",
+                partition=self.task.number,
+            )
+
+    def _compare(self, batch: ReplayedBatch) -> None:
+        """Do the decisions come out as they were recorded?"""
+        assert batch.outcome is not None
+        journal, values = batch.journal, [made.value for made in batch.outcome.decisions]
+        self.answer.decisions += journal.decisions
+        if decisions_digest(values) == journal.decisions_digest:
+            self.answer.reproduced += len(values)
+        elif self.task.source.has("decisions"):
+            if self.published is None:
+                shelf = Shelf(self.task.source, "decisions", self.task.number, journal.partitions)
+                self.published = Decisions(shelf, self.task.number)
+            there = {record.value for record in self.published.of(journal)}
+            self.answer.reproduced += sum(value in there for value in values)
+
+    def _end(self) -> None:
+        self._conclude(self.recorded.values(), self.replay.partition)
+        self.answer.runs += self.recorded.values()
+        for other, pairing in zip(self.others, self.pairing, strict=True):
+            self._conclude(other.runs.values(), other.partition)
+            for name, run in other.runs.items():
+                run.change, run.pairs = other.change, pairing.by_tenant.get(name, Pairs())
+                run.refused = other.refused.get(name, "") or run.refused
+                self.answer.runs.append(run)
+            if other.retimed:
+                self.answer.outstanding[other.change.name] = other.retimed.outstanding
+
+    def _conclude(self, runs: Iterable[Run], partition: Partition | None) -> None:
+        for run in runs:
+            run.partition = self.task.number
+            if partition is not None and run.tenant in partition.tenants:
+                run.describe(partition.tenants[run.tenant])
+                if run.weighted:
+                    run.refused = HIDDEN_LABELS
+
+
+def _labels_aside(task: Task, codec: Codec | None, stack: ExitStack) -> LabelStore:
+    folder = stack.enter_context(TemporaryDirectory(prefix="gforce-labels-"))
+    store = LabelStore(Path(folder) / "labels.sqlite")
+    stack.callback(store.close)
+    store.fill(task.source, task.number, codec)
+    return store
+
+
+# Several tasks at once
+
+
+def tasks_for(
+    source: Source,
+    numbers: Sequence[int],
+    secrets: Secrets,
+    changes: Sequence[Change],
+    tenants: frozenset[str] = frozenset(),
+    codec: Callable[[], Codec | None] | None = None,
+    processes: int | None = None,
+) -> list[Task]:
+    """One task for each partition; where there are fewer of them than processors, their settings are shared out."""
+    shares = -(-(processes or cpu_count() or 1) // max(len(numbers), 1))
+    shares = max(1, min(shares, len(changes)))
+    return [
+        Task(source, number, secrets, tuple(changes[share::shares]), tenants, codec)
+        for number in numbers
+        for share in range(shares)
+    ]
+
+
+def all_answered(
+    tasks: Sequence[Task], processes: int | None = None, progress: Progress = lambda records: None
+) -> list[Answered]:
+    """The answers in the order of the tasks. ``progress`` is told how many input records have been read in all."""
+    return in_processes(answered, tasks, processes, progress)

@@ -1,0 +1,47 @@
+"""What an operator should be told before believing the figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from processor.core.counting.axes import Axes
+from processor.core.counting.counters import Counters
+
+ENOUGH = 30
+"""Labels of a kind before anything is said about it."""
+
+
+def constant_experts(counters: Counters, axes: Axes, learner: int = 0) -> list[tuple[str, str]]:
+    """Experts that have said the same label in every case, with that label.
+
+    As far as the counters can tell: right on one label and on no other. Of three labels or more, an expert could say
+    the others in turn and be found too; it does the same harm.
+
+    Such an expert is perfect on its own label and so takes over that label's instances, which wrecks the
+    objectives gap, bound and paper; ``mixture`` uses it well.
+    """
+    trials = counters.trials[learner].sum(axis=1)
+    losses = counters.losses[learner].sum(axis=1)
+    enough = ENOUGH * counters.unit
+    found = []
+    for f, expert in enumerate(axes.experts):
+        never_wrong = (losses[f] == 0) & (trials[f] >= enough)
+        always_wrong = (losses[f] == trials[f]) & (trials[f] >= enough)
+        if never_wrong.sum() == 1 and always_wrong.sum() == len(axes.labels) - 1:
+            found.append((expert, axes.labels[int(np.argmax(never_wrong))]))
+    return found
+
+
+def unlabelled_decisions(counters: Counters, axes: Axes, policy: int, learner: int = 0) -> list[str]:
+    """Decisions that never get a label although the others do: then every fairness figure is wrong.
+
+    A decision is named if, were its labels to come as often as the others', at least ``ENOUGH`` would have come.
+    """
+    decided = counters.decisions[learner].sum(axis=0)
+    outcomes = counters.outcomes[learner, policy].sum(axis=(0, 1)) // counters.unit
+    silent = (outcomes == 0) & (decided > 0)
+    heard = decided[~silent].sum()
+    if heard == 0 or not silent.any():
+        return []
+    share = outcomes.sum() / heard
+    return [axes.labels[i] for i in np.nonzero(silent & (decided * share >= ENOUGH))[0]]

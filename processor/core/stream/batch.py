@@ -1,0 +1,236 @@
+"""A batch before it is stepped: raw records, and what can be made of each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from hashlib import blake2b
+from typing import NamedTuple, cast
+
+import msgspec
+
+from processor.core import compiled
+
+from .entry import entry_ids, head_of_ids
+from .events import FeedbackEvent, Limits, Reason, Rejected, RequestEvent, is_garbage
+from .journal import record_hashes
+from .partition import RulesFor
+from .partitioning import partition_of
+from .reading import Event, Reader, feedback_reader, memory_of, request_reader
+
+REQUESTS, FEEDBACK = "requests", "feedback"
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Raw(msgspec.Struct, frozen=True, gc=False):
+    """An input record; ``source`` is ``requests`` or ``feedback``."""
+
+    source: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    original: bytes | None = None
+    """the value as it came, where ``value`` is only what it was turned into"""
+    refused: Rejected | None = None
+    """why it could not be turned into JSON"""
+
+    @property
+    def received(self) -> bytes | None:
+        return self.value if self.original is None else self.original
+
+
+Read = tuple[Raw, Event, bytes]
+"""A record, the event in it, and the id of its entry."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True, gc=False):
+    """A record that could not be used, and why."""
+
+    raw: Raw
+    reason: Reason
+    detail: str
+
+
+class Made(msgspec.Struct, frozen=True, gc=False):
+    """A decision to be published."""
+
+    tenant: str
+    value: bytes
+    headers: Headers
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What holds for every batch of a partition."""
+
+    limits: Limits
+    rules_for: RulesFor
+    max_future: int
+    slot: int
+    """width of an expiry slot in milliseconds"""
+
+    @cached_property
+    def text(self) -> str:
+        """All that matters to a replay, as the journal keeps it."""
+        terms = {"limits": msgspec.structs.asdict(self.limits), "max_future": self.max_future, "slot": self.slot}
+        return msgspec.json.encode(terms).decode()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A batch, decoded: what can be used, what cannot, and which entries it needs."""
+
+    requests: list[Read[RequestEvent]]
+    feedback: list[Read[FeedbackEvent]]
+    refused: list[DeadLetter]
+    garbage: int
+    """records that did not decode or match the schema"""
+
+    @property
+    def ids(self) -> list[bytes]:
+        if compiled.BUILT:
+            return compiled.ids(self.requests, self.feedback)
+        keys = [key for _, _, key in self.requests]
+        keys += [key for _, _, key in self.feedback]
+        return list(dict.fromkeys(keys))
+
+
+def apart(raws: Iterable[Raw]) -> tuple[list[Raw], list[Raw]]:
+    """Requests, and labels."""
+    found: dict[str, list[Raw]] = {REQUESTS: [], FEEDBACK: []}
+    for raw in raws:
+        found[raw.source].append(raw)
+    return found[REQUESTS], found[FEEDBACK]
+
+
+def decode(
+    requests: list[Raw],
+    feedback: list[Raw],
+    partition: int,
+    partitions: int,
+    now: int,
+    terms: Terms,
+    poison: set[tuple[str, int]],
+) -> Asked:
+    """Decode and check every record by itself."""
+    reading = _Reading(partition, partitions, now + terms.max_future, terms.limits, poison)
+    reader = None if poison or not compiled.BUILT else reading.reader()
+    return Asked(
+        reading.requests(requests, reader),
+        reading.feedback(feedback, reader),
+        reading.refused,
+        sum(is_garbage(letter.reason) for letter in reading.refused),
+    )
+
+
+@dataclass
+class _Reading:
+    partition: int
+    partitions: int
+    latest: int
+    limits: Limits
+    poison: set[tuple[str, int]]
+    refused: list[DeadLetter] = field(default_factory=list)
+
+    def requests(self, raws: list[Raw], reader: compiled.Reader | None) -> list[Read[RequestEvent]]:
+        plainly = partial(self._plainly, read=request_reader(self.limits))
+        if reader is None:
+            return _only_read(plainly(raws))
+        return _filled(*reader.requests(raws, RequestEvent, memory_of(self.limits)), plainly)
+
+    def feedback(self, raws: list[Raw], reader: compiled.Reader | None) -> list[Read[FeedbackEvent]]:
+        plainly = partial(self._plainly, read=feedback_reader(self.limits))
+        if reader is None:
+            return _only_read(plainly(raws))
+        return _filled(*reader.feedback(raws, FeedbackEvent), plainly)
+
+    def reader(self) -> compiled.Reader:
+        """To be let go by whoever asks: it refers to this, and a cycle would keep what is refused for long."""
+        return compiled.Reader(self.limits, self.latest, self._head_of)
+
+    def _head_of(self, key: bytes, tenant: str) -> bytes | None:
+        """What the ids of a tenant's entries begin with; None if its records do not belong here."""
+        try:
+            self._check_home(key, tenant)
+        except Rejected:
+            return None
+        return head_of_ids(tenant)
+
+    def _plainly(self, raws: Sequence[Raw], read: Reader[Event]) -> list[Read[Event] | None]:
+        """The event in each of these records, with the id of its entry; None for those that are refused."""
+        found: list[Read[Event] | None] = []
+        homes: dict[bytes | None, Home] = {}
+        poison, latest = self.poison, self.latest
+        for raw, event in zip(raws, read([raw.value for raw in raws]), strict=True):
+            try:
+                if raw.refused is not None or poison:
+                    self._usable(raw)
+                if isinstance(event, Rejected):
+                    self.refused.append(DeadLetter(raw, event.reason, event.detail))
+                    found.append(None)
+                    continue
+                home = homes.get(raw.key)
+                if home is None or home.tenant != event.tenant:
+                    self._check_home(raw.key, event.tenant)
+                    home = homes[raw.key] = Home(event.tenant, entry_ids(event.tenant).copy)
+                if raw.timestamp > latest:
+                    raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
+                entry = home.entry()
+                entry.update(event.decision_id.encode())
+                found.append((raw, event, entry.digest()))
+            except Rejected as rejected:
+                self.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
+                found.append(None)
+        return found
+
+    def _usable(self, raw: Raw) -> None:
+        if (raw.source, raw.offset) in self.poison:
+            raise Rejected(Reason.INTERNAL, "processing this record failed; see the processor's log")
+        if raw.refused is not None:
+            raise Rejected(raw.refused.reason, raw.refused.detail)
+
+    def _check_home(self, key: bytes | None, tenant: str) -> None:
+        if key != tenant.encode():
+            raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
+        if partition_of(key, self.partitions) != self.partition:
+            raise Rejected(
+                Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
+            )
+
+
+def _only_read(found: Sequence[Read[Event] | None]) -> list[Read[Event]]:
+    return [one for one in found if one is not None]
+
+
+def _filled(
+    found: list[Read[Event] | None], left: list[Raw], plainly: Callable[[list[Raw]], list[Read[Event] | None]]
+) -> list[Read[Event]]:
+    """What was read, with what the plain version makes of those that were left."""
+    if not left:
+        return cast(list[Read[Event]], found)
+    rest = iter(plainly(left))
+    return _only_read([one if one is not None else next(rest) for one in found])
+
+
+class Home(NamedTuple):
+    """A tenant whose records have the right key and are on the right partition."""
+
+    tenant: str
+    entry: Callable[[], blake2b]
+    """begins the id of an entry; see ``entry_ids``"""
+
+
+def hashes_of(raws: list[Raw]) -> bytes:
+    """``record_hash`` of records as they were received, one after the other."""
+    if compiled.BUILT:
+        return compiled.hashes_as_received(raws)
+    return record_hashes([raw.key for raw in raws], [raw.received for raw in raws], [raw.timestamp for raw in raws])
+
+
+def due_slot(clock: int, slot: int) -> int:
+    """The last slot that is over at this clock."""
+    return clock // slot - 1

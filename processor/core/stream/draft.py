@@ -1,0 +1,151 @@
+"""The state of a partition while a batch is worked out: what was, what has changed, and what there is to say."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from processor.core.watching.alert_events import AlertEvent
+from processor.core.watching.alerts import Change
+
+from .batch import DeadLetter, Made, Raw, Terms
+from .events import Reason
+from .partition import Partition
+from .tenant import Tenant, TenantRules, ToWrite
+from .writes import DropSlab, SetSlab, Writes, joined_ids
+
+
+@dataclass
+class Outcome:
+    """What a batch leads to. Nothing of it has happened yet."""
+
+    partition: Partition
+    """as it will be; its identity is still that of the batch before"""
+    decisions: list[Made] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    alerts: list[AlertEvent] = field(default_factory=list)
+    writes: bytes = b""
+    entries: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    """those among the writes, None where one is deleted"""
+    after_entries: int = 0
+    """where the writes go on after them"""
+    rules: dict[str, str] = field(default_factory=dict)
+    """tenants whose rules have changed, with the digest of the new ones"""
+    configs: dict[str, str] = field(default_factory=dict)
+    """rules the journal has not seen yet, by digest"""
+    tally: dict[str, int] = field(default_factory=dict)
+    """what happened in this batch, over all tenants"""
+
+
+class Draft:
+    """A partition to be changed; the one it was made of stays as it is."""
+
+    def __init__(self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, terms: Terms) -> None:
+        self.before, self.stored, self.clock, self.terms = partition, stored, clock, terms
+        self.sequence = partition.identity.sequence + 1
+        self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
+        self.changed: dict[bytes, bytes | None] = {}
+        """entries as they are now; None is to be deleted"""
+        self.waiting_in: defaultdict[int, list[bytes]] = defaultdict(list)
+        """entries to look at once a slot is over"""
+        self.touched: dict[str, Tenant] = {}
+        """tenants that were changed, or may be"""
+        self.numbers = list(partition.tenants)
+        """the tenants in the order of their numbers"""
+        self.outcome = Outcome(self.partition)
+        self.tally = self.outcome.tally
+
+    # What there is
+
+    def entry(self, key: bytes) -> bytes | None:
+        """As it is now. None is deleted before the end of the batch."""
+        return self.changed.get(key) or self.stored.get(key)
+
+    def slot_of(self, time: int) -> int:
+        return time // self.terms.slot
+
+    def time_of(self, raw: Raw) -> int:
+        """A record without a timestamp happened when its batch did."""
+        return raw.timestamp if raw.timestamp >= 0 else self.clock
+
+    def tenant_of(self, name: str) -> Tenant | None:
+        """The tenant; a name met for the first time is taken on if the configuration allows it."""
+        known = self.partition.tenants.get(name)
+        if known is not None:
+            return known
+        rules = self.terms.rules_for(name)
+        if rules is None or len(self.numbers) >= self.terms.limits.max_tenants:
+            return None
+        return self._take_on(name, rules)
+
+    def _take_on(self, name: str, rules: TenantRules) -> Tenant:
+        tenant = Tenant.new(len(self.numbers), name, rules)
+        self.numbers.append(name)
+        self.partition.tenants[name] = tenant
+        self.touched[name] = tenant
+        return tenant
+
+    def numbered(self, number: int) -> Tenant:
+        return self.partition.tenants[self.numbers[number]]
+
+    def change(self, name: str) -> Tenant:
+        """The tenant, to be changed."""
+        if name not in self.touched:
+            self.touched[name] = self.partition.tenants[name] = self.partition.tenants[name].clone()
+        return self.touched[name]
+
+    # What there is to say
+
+    def count(self, what: str, tenant: Tenant, times: int = 1) -> None:
+        name = tenant.name
+        (self.touched.get(name) or self.change(name)).tally[what] += times
+        self.tally[what] = self.tally.get(what, 0) + times
+
+    def dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
+        self.outcome.dead_letters.append(DeadLetter(raw, reason, detail))
+        if tenant is not None:
+            self.count(f"dead_{reason}", tenant)
+        else:
+            self.tally[f"dead_{reason}"] = self.tally.get(f"dead_{reason}", 0) + 1
+
+    def alert(self, tenant: Tenant, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self.outcome.alerts.append(tenant.published(change, self.sequence))
+            self.count(f"alerts_{change.state}", tenant)
+
+    # What is stored of it
+
+    def write(self, emptied: Iterable[int]) -> ToWrite:
+        """All of it but the tenants, which are to be written next, and that these slots are empty now.
+
+        In an order of its own, so that the bytes do not depend on the order in which the work was done.
+        """
+        self._record_configurations()
+        writes = Writes()
+        self.outcome.entries, self.outcome.after_entries = self.changed, writes.add_entries(self.changed)
+        for slot in sorted(emptied):
+            writes.add(DropSlab(slot))
+        for slot, keys in sorted(self.waiting_in.items()):
+            writes.add(SetSlab(slot, self.sequence, joined_ids(keys)))
+        touched = sorted(self.touched.values(), key=attrgetter("number"))
+        return writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]
+
+    def end(self, writes: Writes) -> Outcome:
+        writes.add(self.partition.head())
+        self.outcome.writes = writes.packed()
+        return self.outcome
+
+    def _record_configurations(self) -> None:
+        """Note which tenants are under other rules than the journal says, and rules it has not seen yet."""
+        for name, rules in _changed_rules(self.touched).items():
+            self.outcome.rules[name] = rules.digest
+            self.touched[name].recorded = rules.digest
+            if rules.digest not in self.partition.configs:
+                self.outcome.configs[rules.digest] = rules.canonical
+                self.partition.configs |= {rules.digest}
+
+
+def _changed_rules(tenants: Mapping[str, Tenant]) -> dict[str, TenantRules]:
+    return {name: tenant.rules for name, tenant in tenants.items() if tenant.rules.digest != tenant.recorded}

@@ -1,0 +1,209 @@
+"""What is written down about every batch: enough to recompute it years later, and to notice a changed word.
+
+The journal is a hash chain of JSON records, one per committed batch, kept for ever. The changelog carries the packed
+writes of the same batch, so that a lost store can be filled again without recomputing anything.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import chain
+from struct import Struct
+
+import msgspec
+
+from processor.core import compiled
+from processor.core.errors import IncompatibleState
+
+JOURNAL_FORM = 1
+CHANGELOG_FORM = 1
+MAX_CHANGELOG_PART = 800_000
+
+_LENGTH = Struct(">I")
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Which records of an input a batch holds: from ``start`` up to ``next``, ``count`` of them, with their hashes."""
+
+    start: int
+    next: int
+    count: int
+    hashes: str
+    """8 bytes for each record, in order of offset, base64"""
+
+
+class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One committed batch of one partition."""
+
+    form: int = JOURNAL_FORM
+    lineage: str
+    partition: int
+    partitions: int
+    sequence: int
+    clock: int
+    """the batch's time: expiry, parking and the duplicate horizon know no other"""
+    now: int
+    """when the batch was made; timestamps far beyond it are refused"""
+    requests: Range
+    feedback: Range
+    decisions: int
+    decisions_digest: str
+    state_digest: str
+    """a chain too, see ``state_digest``"""
+    previous: str
+    """digest of the journal record before; empty for the first of a lineage"""
+    terms: str = ""
+    """limits and widths, in the first record and whenever they change"""
+    rules: dict[str, str] = {}
+    """tenants that are under other rules from this batch on, with the digest of those"""
+    configs: dict[str, str] = {}
+    """rules that appear here for the first time in this lineage, by digest"""
+    acknowledged: list[tuple[str, int]] = []
+    """alerts a person has acknowledged, by tenant and number; they take effect before the batch's labels"""
+    poison: list[tuple[str, int]] = []
+    """records that could not be processed for an internal reason: (input, offset)"""
+    version: str = ""
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> JournalRecord:
+        try:
+            record = msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as error:
+            raise IncompatibleState(f"this is not a journal record: {error}") from None
+        if record.form != JOURNAL_FORM:
+            raise IncompatibleState(
+                f"the journal is of form {record.form} and this version reads {JOURNAL_FORM}: use a later version"
+            )
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogRecord:
+    """The writes of one batch, or a part of them."""
+
+    lineage: str
+    sequence: int
+    part: int
+    parts: int
+    digest: str
+    """of the journal record of the same batch"""
+    previous: str
+    """of the journal record of the batch before"""
+    snapshot: bool
+    """a whole snapshot starts with this batch"""
+    writes: bytes
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(
+            [
+                CHANGELOG_FORM,
+                self.lineage,
+                self.sequence,
+                self.part,
+                self.parts,
+                self.digest,
+                self.previous,
+                self.snapshot,
+                self.writes,
+            ]
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> ChangelogRecord:
+        try:
+            form, *rest = msgspec.msgpack.decode(data)
+            if form != CHANGELOG_FORM:
+                raise IncompatibleState(
+                    f"the changelog is of form {form} and this version reads {CHANGELOG_FORM}: use a later version"
+                )
+            return cls(*rest)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise IncompatibleState(f"this is not a changelog record: {error}") from None
+
+
+def changelog_parts(
+    lineage: str, sequence: int, digest: str, previous: str, snapshot: bool, writes: bytes
+) -> list[ChangelogRecord]:
+    """The writes of a batch, cut so that each record fits into one message."""
+    pieces = [writes[i : i + MAX_CHANGELOG_PART] for i in range(0, len(writes), MAX_CHANGELOG_PART)] or [b""]
+    return [
+        ChangelogRecord(lineage, sequence, i, len(pieces), digest, previous, snapshot, piece)
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def digest(data: bytes) -> str:
+    """The digest of a journal record: 128 bits, in hexadecimal."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def state_digest(previous: str, writes: bytes) -> str:
+    """The state digest after these writes.
+
+    Keyed by the digest of the journal record before, which holds the state digest before: a chain that costs the
+    batch and not the state.
+    """
+    return blake2b(writes, key=bytes.fromhex(previous), digest_size=16).hexdigest()
+
+
+def record_hash(key: bytes | None, value: bytes | None, timestamp: int) -> bytes:
+    """8 bytes that stand for an input record."""
+    head = msgspec.msgpack.encode([key, timestamp])
+    return blake2b(head + (b"\x00" if value is None else b"\x01" + value), digest_size=8).digest()
+
+
+def record_hashes(keys: list[bytes | None], values: list[bytes | None], timestamps: list[int]) -> bytes:
+    """``record_hash`` of many, one after the other.
+
+    >>> records = [(b"acme", b"{}", 1_700_000_000_000), (None, None, -1), (b"acme", b"", 0)]
+    >>> record_hashes(*map(list, zip(*records))) == b"".join(record_hash(*record) for record in records)
+    True
+    """
+    if compiled.BUILT:
+        return compiled.record_hashes(keys, values, timestamps)
+    return plain_record_hashes(keys, values, timestamps)
+
+
+def plain_record_hashes(
+    keys: Iterable[bytes | None], values: Iterable[bytes | None], timestamps: Iterable[int]
+) -> bytes:
+    """What the records of one key have in common is hashed once."""
+    begun: dict[bytes | None, Callable[[], blake2b]] = {}
+    found = []
+    last, head = None, b""
+    for key, value, at in zip(keys, values, timestamps, strict=True):
+        if value is None or not _LEAST <= at < _MOST:
+            found.append(record_hash(key, value, at))
+            continue
+        if at != last:  # many come within one millisecond
+            last, head = at, at.to_bytes(8, "big") + b"\x01"
+        one = (begun.get(key) or begun.setdefault(key, _begun(key)))()
+        one.update(head + value)
+        found.append(one.digest())
+    return b"".join(found)
+
+
+_LEAST, _MOST = 1 << 32, 1 << 63
+"""Times between these are nine bytes in MessagePack: a marker and the time itself. They begin in February 1970."""
+
+
+def _begun(key: bytes | None) -> Callable[[], blake2b]:
+    """A hash that has seen everything before the time."""
+    return blake2b(msgspec.msgpack.encode([key, _LEAST])[:-8], digest_size=8).copy
+
+
+def hashes_text(hashes: bytes) -> str:
+    return b64encode(hashes).decode()
+
+
+def decisions_digest(values: Iterable[bytes]) -> str:
+    """The digest of a batch's decisions, each with its length."""
+    found = list(values)
+    parts = chain.from_iterable(zip(map(_LENGTH.pack, map(len, found)), found, strict=True))
+    return blake2b(b"".join(parts), digest_size=16).hexdigest()

@@ -1,0 +1,66 @@
+"""Nothing a producer sends stops a partition: a step that fails is bisected to the records at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from processor.core.stream.partition import Partition
+from processor.core.stream.step import Asked, Outcome, Raw, Terms, apart, decode, step
+
+Poison = set[tuple[str, int]]
+"""Records at fault: (input, offset)."""
+
+
+def step_around_faults(
+    partition: Partition,
+    taken: tuple[list[Raw], list[Raw]],
+    asked: Asked,
+    entries: Mapping[bytes, bytes | None],
+    slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
+    clock: int,
+    now: int,
+    terms: Terms,
+    report: Callable[[Exception], None],
+    acknowledged: Sequence[tuple[str, int]] = (),
+) -> tuple[Outcome, Poison]:
+    """Step; should that fail, find the records at fault and step without them. Requests and labels were taken."""
+    try:
+        return step(partition, asked, entries, slabs, clock, terms, acknowledged), set()
+    except Exception as error:  # the boundary that keeps a partition moving
+        report(error)
+    poison = _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, terms)
+    without = decode(*taken, partition.number, partition.partitions, now, terms, poison)
+    return step(partition, without, entries, slabs, clock, terms, acknowledged), poison
+
+
+def _bisect(
+    partition: Partition,
+    raws: Sequence[Raw],
+    entries: Mapping[bytes, bytes | None],
+    clock: int,
+    now: int,
+    terms: Terms,
+) -> Poison:
+    """The records that fail by themselves or together with the good ones before them."""
+    poison: Poison = set()
+
+    def fails(part: Sequence[Raw]) -> bool:
+        asked = decode(*apart(part), partition.number, partition.partitions, now, terms, poison)
+        try:
+            step(partition, asked, entries, {}, clock, terms)
+        except Exception:
+            return True
+        return False
+
+    good: list[Raw] = []
+    pieces = [list(raws)]
+    while pieces:
+        piece = pieces.pop()
+        if not fails(good + piece):
+            good += piece
+        elif len(piece) == 1:
+            poison.add((piece[0].source, piece[0].offset))
+        else:
+            middle = len(piece) // 2
+            pieces += [piece[middle:], piece[:middle]]
+    return poison

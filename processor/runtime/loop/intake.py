@@ -1,0 +1,146 @@
+"""Both inputs of the partitions owned: what is read of them, how much the next batch takes, what time it is by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+
+from processor.adapters.codec import Codec, in_json
+from processor.adapters.log import At, Input, Piece
+from processor.core.stream.step import Raw, Terms
+
+from .held import takeable
+from .owned import Owned, Pace
+from .recovery import Topics
+
+MOST_RECORDS = 40_000
+"""of one input in a batch: the hashes of more would not fit into the journal"""
+FULL_BUFFERS = 2
+"""An input of a partition is paused once it holds this many batches."""
+FEW = 20
+"""An input of which no more than this part of a batch is left to be read has caught up."""
+
+TIMESTAMP = attrgetter("timestamp")
+
+
+class Intake:
+    """Reads, and holds what is read until a batch takes it."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        source: Input,
+        terms: Terms,
+        pace: Pace,
+        wall: Callable[[], int],
+        tick: Callable[[], int],
+        codec: Codec | None,
+    ) -> None:
+        self.topics, self.source, self.terms, self.pace = topics, source, terms, pace
+        self.wall, self.tick, self.codec = wall, tick, codec
+        self.polled_at = 0
+
+    # Reading
+
+    def poll(self, most: int, timeout: float) -> Sequence[Piece]:
+        """The next records of any input. Rebalances are served in here, and nowhere else."""
+        self.polled_at = self.wall()
+        return self.source.poll(most, timeout)
+
+    def hold(self, pieces: Iterable[Piece], those: Mapping[int, Owned]) -> None:
+        """Keep what was read for the next batches of its partition."""
+        now = self.wall()
+        for at, records in pieces:
+            owned = those.get(at.partition)
+            if owned is not None and owned.ready:
+                owned.held[at.topic].add(records, now)
+
+    def throttle(self, those: Iterable[Owned], enough: int) -> None:
+        """Read no more of an input that holds plenty, because its partition cannot commit or the other input is far
+        behind; and read on, after what is held, when half of it is gone. Both are dear, so they must be rare."""
+        plenty = max(FULL_BUFFERS * enough, self.pace.most_held)
+        for owned in those:
+            for topic, held in owned.held.items():
+                if topic not in owned.paused and len(held) >= plenty:
+                    owned.paused.add(topic)
+                    self.source.pause([At(topic, owned.number)])
+                elif topic in owned.paused and 2 * len(held) < plenty:
+                    self.read_on(owned, topic)
+
+    def start(self, owned: Owned) -> None:
+        """Read a partition from where its state is."""
+        for topic in self.topics.inputs:
+            self.read_on(owned, topic)
+
+    def stop(self, owned: Owned) -> None:
+        self.source.pause([At(topic, owned.number) for topic in self.topics.inputs])
+
+    def read_on(self, owned: Owned, topic: str) -> None:
+        self.source.start(At(topic, owned.number), owned.held[topic].next)
+        owned.paused.discard(topic)
+
+    # What the next batch takes
+
+    def look_ahead(self, those: Iterable[Owned], enough: int) -> None:
+        """Work out what the next batch of each may take."""
+        most, now, present = min(enough, MOST_RECORDS), self.tick(), self.wall() - self.pace.present
+        for owned in those:
+            requests, feedback = (owned.held[topic] for topic in self.topics.inputs)
+            caught_up = (
+                self._caught_up(owned, self.topics.requests, most // FEW),
+                self._caught_up(owned, self.topics.feedback, most // FEW),
+            )
+            counts = takeable(requests, feedback, most, caught_up, present)
+            owned.may_take(dict(zip(self.topics.inputs, counts, strict=True)), now)
+
+    def taken(self, owned: Owned) -> dict[str, list[Raw]]:
+        """The next records of each input."""
+        taken = {topic: owned.held[topic].records[: owned.takeable.get(topic, 0)] for topic in self.topics.inputs}
+        if self.codec is None:
+            return taken
+        return {topic: [in_json(raw, topic, self.codec) for raw in raws] for topic, raws in taken.items()}
+
+    def has_lag(self, owned: Owned) -> bool:
+        """Whether there is input this partition has not processed."""
+        return bool(owned.buffered) or not all(self._ended(owned, topic) for topic in self.topics.inputs)
+
+    def _ended(self, owned: Owned, topic: str) -> bool:
+        return self.source.ended(At(topic, owned.number))
+
+    def _caught_up(self, owned: Owned, topic: str, few: int) -> bool:
+        """Whether hardly anything of an input is left to be read. Under load its end itself is hardly ever heard."""
+        if self._ended(owned, topic):
+            return True
+        left = self.source.lag(At(topic, owned.number), owned.held[topic].next)
+        return left is not None and left <= few
+
+    # What time it is
+
+    def knows_the_time(self, owned: Owned) -> bool:
+        """Whether every input has shown a record or its end since the recovery.
+
+        Before that the clock would be that of the last batch, or zero for a new partition: whatever is decided or
+        parked would be due as of then, and expire as soon as the clock catches up.
+        """
+        return all(
+            owned.held[topic] or topic in owned.last_timestamp or self._ended(owned, topic)
+            for topic in self.topics.inputs
+        )
+
+    def clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
+        """The time of the slower input; the wall clock only where both have been read to their end.
+
+        The faster input's time would expire decisions whose labels still wait in the slower one.
+        """
+        assert owned.partition is not None
+        before = owned.partition.clock
+        latest = now + self.terms.max_future
+        times = []
+        for topic, raws in taken.items():
+            if raws:
+                owned.last_timestamp[topic] = min(max(map(TIMESTAMP, raws)), latest)
+            if len(raws) < len(owned.held[topic]) or not self._ended(owned, topic):
+                times.append(owned.last_timestamp.get(topic, before))
+        # "Ended" was true when we last polled: a process that slept since must not take the present for that moment.
+        reached = min(times) if times else self.polled_at - self.pace.grace
+        return max(before, reached, 0)

@@ -1,0 +1,87 @@
+"""What a worker holds: the partitions it owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from processor.adapters.log import Membership
+from processor.adapters.store import Applied
+from processor.core.stream.partition import Partition
+
+from .breaker import Breaker
+from .held import Held
+from .snapshots import Snapshots
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often and how much; all times in milliseconds."""
+
+    commit_interval: int = 100
+    most_records: int = 20_000
+    """so many make a transaction without waiting any longer …"""
+    for_each_tenant: int = 0
+    """… or so many for each tenant, if that is more: in every batch a tenant costs as much as some records"""
+    most_held: int = 20_000
+    """an input of a partition is paused when it holds so many records, or two transactions of them if that is more"""
+    present: int = 1_000
+    """a partition that is no further behind the wall clock has caught up, and nothing of it is held back"""
+    grace: int = 1_000
+    breaker_records: int = 1_000
+    breaker_share: float = 0.5
+    retry_after: int = 500
+    snapshot_bytes: int = 8 << 20
+    """the changelog grows by at least this much, and by the size of the state, before a snapshot is taken"""
+    slice_bytes: int = 256 << 10
+    """how much of a snapshot goes along with one batch"""
+
+
+@dataclass
+class Owned:
+    """A partition this process owns, from the moment both its inputs are assigned."""
+
+    number: int
+    membership: Membership
+    token: bytes
+    partition: Partition | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    """what is read of each input and not committed"""
+    takeable: dict[str, int] = field(default_factory=dict)
+    """how many of each input the next batch takes; empty if it would take none"""
+    takeable_since: int = 0
+    last_timestamp: dict[str, int] = field(default_factory=dict)
+    retry_at: int = 0
+    progress_at: int = 0
+    idle_at: int = 0
+    breaker: Breaker = field(default_factory=Breaker)
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    paused: set[str] = field(default_factory=set)
+    """inputs not read from until half of what is held is committed"""
+    acknowledged: list[tuple[str, int]] = field(default_factory=list)
+    """alerts acknowledged by a person, which the next batch takes along: tenant and number"""
+    applying: Future[Applied] | None = None
+    """the store is being told of the last batch"""
+    trouble: str = ""
+
+    @property
+    def ready(self) -> bool:
+        return self.partition is not None
+
+    @property
+    def buffered(self) -> int:
+        return sum(map(len, self.held.values()))
+
+    def may_take(self, counts: Mapping[str, int], now: int) -> None:
+        """What the next batch takes of each input; the wait for it begins with the first record it could take."""
+        if not self.takeable:
+            self.takeable_since = now
+        self.takeable = dict(counts) if any(counts.values()) else {}
+
+    def let_go(self, taken: Mapping[str, int]) -> None:
+        """So many of each input are committed."""
+        for topic, held in self.held.items():
+            held.let_go(taken[topic])
+        self.takeable = {}

@@ -1,0 +1,210 @@
+"""Health, readiness, metrics, figures and the status page on one port, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from hmac import compare_digest
+
+import msgspec
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from processor import __version__
+from processor.core.errors import GForceError
+from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledgement, Answer, judged
+from processor.web import routes as page_routes
+
+from .figures import History, TenantFigures
+from .history import Histories
+from .logs import log
+from .metrics import StatusCollector
+from .observer import Observer
+from .status import PartitionStatus, Status
+
+SAMPLE_EVERY = 1.0
+ATTAINABLE_SHARE = 0.05
+"""How much of the time may go into linear programmes."""
+COMPLAIN_EVERY = 60.0
+MOST_BODY = 10_000
+
+
+class StatusPage(msgspec.Struct, frozen=True):
+    """What ``/status`` says."""
+
+    ready: bool
+    partitions: tuple[PartitionStatus, ...]
+    totals: dict[str, int]
+    tenants: list[TenantFigures]
+    """the listed ones"""
+
+
+class HttpServer:
+    """Serves what ``status`` returns; asks for things to be done through ``resume`` and ``acknowledge``."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        status: Callable[[], Status],
+        resume: Callable[[int], None],
+        token: str | None = None,
+        *,
+        acknowledge: Callable[[str, int], None] = lambda tenant, number: None,
+        max_tenants: int = 500,
+    ) -> None:
+        self.status, self._resume, self._acknowledge, self._token = status, resume, acknowledge, token
+        self._observer = Observer(status, max_tenants)
+        self._histories = Histories(self._observer)
+        self._registry = CollectorRegistry()
+        self._registry.register(StatusCollector(self._observer))
+        # Those that are not async run in threads of Starlette: figures of many tenants must not hold up /healthz.
+        routes = [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+            Route("/status", self._status_page),
+            Route("/partitions/{number:int}/resume", self._resume_partition, methods=["POST"]),
+            Route(ACKNOWLEDGE, self._acknowledge_alert, methods=["POST"]),
+            *page_routes(self),
+        ]
+        config = uvicorn.Config(
+            Starlette(routes=routes), host=host, port=port, log_level="error", access_log=False, lifespan="off"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+        self._stopping = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="figures", daemon=True)
+
+    def _serve(self) -> None:
+        with suppress(SystemExit):  # by which uvicorn says that it cannot listen: ``start`` finds the thread gone
+            self._server.run()
+
+    def start(self) -> None:
+        self._thread.start()
+        while not self._server.started:
+            if not self._thread.is_alive():
+                raise GForceError(
+                    f"cannot listen on {self._server.config.host}:{self._server.config.port}: the port is taken or "
+                    "not allowed. Set http.port to a free one."
+                )
+            self._thread.join(0.02)
+        self._sampler.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._server.should_exit = True
+        self._thread.join(5)
+        self._sampler.join(5)
+
+    # What the pages ask for
+
+    def figures(self) -> list[TenantFigures]:
+        return self._observer.figures()
+
+    def tenant(self, name: str) -> TenantFigures | None:
+        return self._observer.tenant(name)
+
+    def history(self, name: str) -> History | None:
+        return self._histories.history(name)
+
+    def token_ok(self, request: Request) -> bool:
+        """Without a token everybody may; the comparison does not tell how much of a wrong one was right."""
+        given = request.headers.get("authorization", "")
+        return self._token is None or compare_digest(given.encode(), f"Bearer {self._token}".encode())
+
+    def _sample(self) -> None:
+        complained = -COMPLAIN_EVERY
+        while not self._stopping.wait(SAMPLE_EVERY):
+            try:
+                self._histories.sample()
+                self._observer.refresh_attainable(SAMPLE_EVERY * ATTAINABLE_SHARE)
+            except Exception as error:  # charts must not end with one mistake, nor take the processor along
+                if time.monotonic() - complained >= COMPLAIN_EVERY:
+                    complained = time.monotonic()
+                    log(logging.ERROR, "figures", error=repr(error))
+
+    # Pages
+
+    async def _healthz(self, _: Request) -> Response:
+        return JSONResponse({"alive": True, "version": __version__})
+
+    async def _readyz(self, _: Request) -> Response:
+        status = self.status()
+        stuck = [p for p in status.partitions if p.state != "ready"]
+        body = {
+            "ready": status.ready and not stuck,
+            "partitions": {str(p.number): p.state for p in status.partitions},
+            "trouble": {str(p.number): p.trouble for p in stuck if p.trouble},
+        }
+        return JSONResponse(body, status_code=200 if body["ready"] else 503)
+
+    def _metrics(self, _: Request) -> Response:
+        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _status_page(self, request: Request) -> Response:
+        if not self.token_ok(request):
+            return _needs_token()
+        status = self.status()
+        page = StatusPage(status.ready, status.partitions, status.totals, self.figures())
+        # msgspec writes a rate that nothing is known of yet (NaN) as null; JSON has no NaN, and Starlette refuses it.
+        return Response(msgspec.json.encode(page), media_type="application/json")
+
+    # What a person asks for
+
+    async def _resume_partition(self, request: Request) -> Response:
+        if not self.token_ok(request):
+            return _needs_token()
+        if _from_elsewhere(request):
+            return _refused()
+        self._resume(request.path_params["number"])
+        return PlainTextResponse("asked\n", status_code=202)
+
+    async def _acknowledge_alert(self, request: Request) -> Response:
+        if not self.token_ok(request):
+            return _needs_token()
+        # A form of another site can send text/plain unasked, but not this.
+        if _from_elsewhere(request) or request.headers.get("content-type", "").split(";")[0] != "application/json":
+            return _refused()
+        try:
+            wanted = msgspec.json.decode(await _body(request), type=Acknowledgement)
+        except msgspec.MsgspecError as error:
+            return PlainTextResponse(f'send {{"tenant": "…", "number": 1}}: {error}\n', status_code=400)
+        answer, status = judged(wanted, self._observer.state_of(wanted.tenant))
+        if answer.done:
+            self._acknowledge(wanted.tenant, wanted.number)
+        return _answered(answer, status)
+
+
+async def _body(request: Request) -> bytes:
+    """What was sent, or the beginning of it: nobody has more to say than this."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BODY:
+            break
+    return body
+
+
+def _answered(answer: Answer, status: int) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json", status_code=status)
+
+
+def _needs_token() -> Response:
+    return PlainTextResponse("a bearer token is needed\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _from_elsewhere(request: Request) -> bool:
+    """Whether a browser sends this for a page of somebody else."""
+    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _refused() -> Response:
+    return PlainTextResponse("not from another site, and as application/json\n", status_code=403)

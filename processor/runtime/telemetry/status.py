@@ -1,0 +1,83 @@
+"""What a processor says about itself: one immutable picture per turn, safe to read from other threads.
+
+It only points to the partitions, which are never changed in place; figures are worked out by whoever asks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from processor.adapters.log import At
+from processor.core.stream.partition import Partition
+from processor.runtime.loop.worker import Owned, Worker
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    number: int
+    state: str
+    """ready, recovering, stalled or broken"""
+    trouble: str
+    sequence: int
+    clock: int
+    pending: int
+    parked: int
+    buffered: int
+    still: float
+    """seconds since it last moved"""
+    lag: dict[str, int] = field(default_factory=dict)
+    """records that are not committed yet, by topic; what cannot be known is missing"""
+
+
+@dataclass(frozen=True)
+class Status:
+    ready: bool = False
+    partitions: tuple[PartitionStatus, ...] = ()
+    held: tuple[Partition, ...] = ()
+    """the state of those that are recovered"""
+    totals: dict[str, int] = field(default_factory=dict)
+    latencies: tuple[int, ...] = ()
+    """requests by the time until they were committed, see ``LATENCY_BOUNDS``"""
+    latency_sum: int = 0
+    """milliseconds"""
+
+
+def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
+    in_order = [worker.owned[number] for number in sorted(worker.owned)]
+    return Status(
+        ready=worker.ready,
+        partitions=tuple(_partition(worker, owned, now, stall_seconds) for owned in in_order),
+        held=tuple(owned.partition for owned in in_order if owned.partition is not None),
+        totals=dict(worker.totals),
+        latencies=tuple(worker.latencies.counts),
+        latency_sum=worker.latencies.total,
+    )
+
+
+def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
+    partition = owned.partition
+    still = (now - owned.progress_at) / 1_000
+    state = "broken" if owned.breaker.open else "ready" if owned.ready else "recovering"
+    if state != "broken" and still > stall_seconds and worker.intake.has_lag(owned):
+        state = "stalled"
+    return PartitionStatus(
+        number=owned.number,
+        state=state,
+        trouble=owned.trouble,
+        sequence=partition.identity.sequence if partition else 0,
+        clock=partition.clock if partition else 0,
+        pending=partition.pending if partition else 0,
+        parked=partition.parked if partition else 0,
+        buffered=owned.buffered,
+        still=still,
+        lag=_lag(worker, owned),
+    )
+
+
+def _lag(worker: Worker, owned: Owned) -> dict[str, int]:
+    found = {}
+    for topic, position in owned.positions.items():
+        behind = worker.input.lag(At(topic, owned.number), position)
+        if behind is not None:
+            found[topic] = behind
+    return found
