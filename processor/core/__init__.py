@@ -6,20 +6,22 @@ learner, together   one learner as an object; many of them at once
 figures             what a person wants to know about a learner
 rules               from counts to who is asked
 counting            what is remembered: integers
-settings, advice    what a person may choose; what is said about a case
+settings            what a person may choose
+cases, advice       what a caller hands in and gets back; what is said about a case
 exact, errors       arithmetic that is the same on every machine; what can be wrong with what a caller hands in
 compiled            inner loops in Cython, each beside its plain version in the module that calls it
 
 What stands in ``__all__`` is for whoever uses the learner from Python; ``docs/python.md`` shows it at work.
 """
 
+from .cases import Decision, Request
 from .counting.axes import Axes
 from .counting.codec import decode_state, encode_state
 from .counting.counters import ABSENT, Counters
 from .counting.state import State
 from .errors import GForceError, IncompatibleState, InvalidInput, InvalidSettings
 from .figures.metrics import Fairness, fairness
-from .learner import Decision, Learner, Request
+from .learner import Learner
 from .rules.policies import rule_of
 from .rules.rule import Rule
 from .settings import Balance, Policy, Prior, Settings

@@ -2,70 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 import numpy as np
 
 from .advice import Advice
+from .cases import Decision, Drawn, Request, checked_labels, checked_requests, checked_times
 from .counting.axes import Axes
 from .counting.codec import encode_state
 from .counting.counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
 from .counting.state import State
 from .errors import IncompatibleState, InvalidInput, nearest, one_of
-from .exact import ONE, Ints
+from .exact import Ints
 from .figures.metrics import Fairness, Hidden, fairness
 from .rules.draws import check_seed
 from .rules.policies import rule_of
 from .rules.rule import Decided, Rule
 from .settings import Policy, Settings
-from .together import IN_FORCE as IN_FORCE
-from .together import Cases, Labels, decide_alike, learn_alike
-
-LATEST = 1 << 53
-"""No time is later than this, in whatever unit."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A case to decide: who it is about and what every expert that was asked said."""
-
-    decision_id: str
-    group: str
-    predictions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What was decided, by whom, and how likely every label was.
-
-    ``expert`` and ``instance`` are None where exploration decided, and ``instance`` where the policy has none.
-    ``parts`` are the probabilities of the labels as the integers out of 2³² that an audit compares.
-    ``shadows`` holds what each shadow policy would have decided with the same draws.
-    """
-
-    decision_id: str
-    group: str
-    label: str
-    expert: str | None
-    instance: str | None
-    parts: Mapping[str, int]
-    predictions: Mapping[str, str]
-    shadows: Mapping[str, str]
-
-    @property
-    def probabilities(self) -> dict[str, float]:
-        return {label: part / ONE for label, part in self.parts.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What was drawn according to a record, for a replay that does not know the seed."""
-
-    label: str
-    expert: str | None
-    instance: str | None
+from .together import IN_FORCE, Cases, Labels, decide_alike, learn_alike
 
 
 class Learner:
@@ -84,6 +39,13 @@ class Learner:
     __slots__ = ("_binary", "kind", "labels", "policies", "seed", "settings", "state")
 
     def __init__(self, settings: Settings, seed: bytes, state: State | None = None) -> None:
+        if not isinstance(settings, Settings):
+            raise InvalidInput(f'the settings are {settings!r}: make them with Settings(labels=("deny", "grant"))')
+        if not isinstance(state, State | None):
+            raise InvalidInput(
+                f"the state is of type {type(state).__name__}: use a State; decode_state makes one of the bytes that "
+                "encode gave"
+            )
         check_seed(seed)  # now and not at the first decision
         self.settings = settings
         self.seed = seed
@@ -116,7 +78,7 @@ class Learner:
 
     def decide_batch(
         self,
-        requests: Sequence[Request],
+        requests: Iterable[Request],
         at: Sequence[int] | None = None,
         drawn: Mapping[str, Drawn] | None = None,
     ) -> list[Decision]:
@@ -128,11 +90,12 @@ class Learner:
         ``drawn`` says by id what was drawn, where a record is to be followed instead of the seed. Shadows, of whose
         draws there is no record, then count as the policy in force.
         """
-        times = _times(at, len(requests))
+        requests = checked_requests(requests)
+        times = checked_times(at, [0] * len(requests))
         if not requests:
             return []
         for request in requests:
-            self.check(request)
+            self._check(request)
         self.make_room(
             {request.group for request in requests}, {e for request in requests for e in request.predictions}
         )
@@ -145,16 +108,20 @@ class Learner:
             {} if drawn is None else {0: drawn},
         )
         verdicts = decide_alike(cases)
-        return [self._decision(i, request, verdicts.by_policy) for i, request in enumerate(requests)]
+        return [
+            self._decision(i, request, verdicts.by_policy, int(time))
+            for i, (request, time) in enumerate(zip(requests, times, strict=True))
+        ]
 
-    def learn(self, decision: Decision, label: str, at: int = 0) -> None:
-        """Join a true label to its decision. ``at`` is the label's time."""
-        self.learn_batch([(decision, label)], at=[at])
+    def learn(self, decision: Decision, label: str, at: int | None = None) -> None:
+        """Join a true label to its decision. ``at`` is the label's time; if nothing is said, the decision's."""
+        self.learn_batch([(decision, label)], at=None if at is None else [at])
 
-    def learn_batch(self, labelled: Sequence[tuple[Decision, str]], at: Sequence[int] | None = None) -> None:
-        """Join many labels; the order does not matter."""
+    def learn_batch(self, labelled: Iterable[tuple[Decision, str]], at: Sequence[int] | None = None) -> None:
+        """Join many labels; the order does not matter. Each counts: that none comes twice is up to the caller."""
+        labelled = checked_labels(labelled)
         truth = np.array([self.state.axes.label(label) for _, label in labelled], dtype=np.int64)
-        times = _times(at, len(labelled))
+        times = checked_times(at, [decision.at for decision, _ in labelled])
         if not labelled:
             return
         weight = self._weights([d for d, _ in labelled])
@@ -199,11 +166,18 @@ class Learner:
         counters = self.state.window(self.settings.window)
         return rule_of(self.policies[policy], counters, self.state.axes.labels, self.settings.prior)
 
+    def merge(self, other: Learner) -> None:
+        """Add what another learner has counted, from other cases, under settings with the same labels and buckets."""
+        if not isinstance(other, Learner):
+            raise InvalidInput(f"{other!r} is not a learner: merge takes another one, or use state.merge for a state")
+        self._check_groups(other.state)
+        self.state.merge(other.state)
+
     def encode(self) -> bytes:
         """The whole state as bytes, to be given to ``decode_state``."""
         return encode_state(self.state)
 
-    def _decision(self, i: int, request: Request, decided: Mapping[str, Decided]) -> Decision:
+    def _decision(self, i: int, request: Request, decided: Mapping[str, Decided], at: int) -> Decision:
         axes, made = self.state.axes, decided[IN_FORCE]
         expert, instance = int(made.expert[i]), int(made.instance[i])
         has_instances = self.settings.policy.has_instances
@@ -216,6 +190,7 @@ class Learner:
             parts=dict(zip(axes.labels, made.probabilities[i].tolist(), strict=True)),
             predictions=dict(request.predictions),
             shadows={name: axes.labels[int(other.label[i])] for name, other in decided.items() if name != IN_FORCE},
+            at=at,
         )
 
     def _prediction_indices(self, predictions: Sequence[Mapping[str, str]]) -> Ints:
@@ -254,20 +229,8 @@ class Learner:
         """Whether its objectives can take this group on: those for two groups know which two."""
         return not self._binary or group in self.settings.groups
 
-    def check(self, request: Request) -> None:
-        """Raise InvalidInput if this request cannot be decided."""
-        for what, name in (("decision_id", request.decision_id), ("group", request.group)):
-            _check_name(what, name)
-        if not request.predictions:
-            raise InvalidInput(
-                f'request "{request.decision_id}" has no predictions: send at least one expert\'s advice'
-            )
-        for expert, label in request.predictions.items():
-            _check_name("name of an expert", expert)
-            if type(label) is not str:
-                raise InvalidInput(
-                    f'the prediction of "{expert}" is {label!r}: labels are strings, {one_of(self.labels)}'
-                )
+    def _check(self, request: Request) -> None:
+        for label in request.predictions.values():
             self.state.axes.label(label)
         if not self.accepts(request.group):
             raise InvalidInput(
@@ -277,9 +240,9 @@ class Learner:
             )
 
     def _check_policy(self, policy: str) -> None:
-        if policy not in self.policies:
+        if not isinstance(policy, str) or policy not in self.policies:
             raise InvalidInput(
-                f'there is no policy "{policy}": use {one_of(self.policies)}.{nearest(policy, self.policies)}'
+                f'there is no policy "{policy}": use {one_of(self.policies)}.{nearest(str(policy), self.policies)}'
             )
 
     def _check_state(self, axes: Axes, unit: int) -> None:
@@ -292,33 +255,12 @@ class Learner:
                     f"the state was kept with {what} = {found} and the settings say {wanted}: use the "
                     "settings it was made with, or rebuild it by replay under the new ones"
                 )
-        if self._binary and not set(state.axes.groups) <= set(settings.groups):
+        self._check_groups(state)
+
+    def _check_groups(self, state: State) -> None:
+        groups = self.settings.groups
+        if self._binary and not set(state.axes.groups) <= set(groups):
             raise IncompatibleState(
                 f"the state has groups {list(state.axes.groups)} and one of the objectives is for "
-                f'{one_of(settings.groups)} only: use a state of these, or objective "gap" or "mixture"'
+                f'{one_of(groups)} only: use a state of these, or objective "gap" or "mixture"'
             )
-
-
-def _times(at: Sequence[int] | None, count: int) -> Ints:
-    """When each of ``count`` events happened; 0 if nothing is said."""
-    if at is None:
-        return np.zeros(count, dtype=np.int64)
-    if len(at) != count:
-        raise InvalidInput(f"{len(at)} times were given for {count} events: give one for each, or none at all")
-    for time in at:
-        if isinstance(time, bool | np.bool_) or not isinstance(time, int | np.integer) or abs(time) > LATEST:
-            raise InvalidInput(
-                f"the time {time!r} is not a whole number from −2⁵³ to 2⁵³: use the unit of the settings' bucket, "
-                "such as milliseconds"
-            )
-    return np.array(at, dtype=np.int64)
-
-
-def _check_name(what: str, name: str) -> None:
-    if type(name) is not str:
-        raise InvalidInput(f"the {what} is {name!r}: use a string, str({name!r}) for example")
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise InvalidInput(f"the {what} is {name!r}, which no bytes can say: remove the lone surrogate") from None

@@ -16,6 +16,30 @@ POLICIES: tuple[PolicyName, ...] = ("gforce", "groupaware", "mw")
 OBJECTIVES: tuple[ObjectiveName, ...] = ("gap", "bound", "paper", "mixture")
 BINARY_OBJECTIVES = ("bound", "paper")
 MIN_EXPLORE = 0.05
+LARGEST = 10_000.0
+"""of λ: beyond it accuracy would be lost in the rounding of fairness"""
+
+
+_MEANT = {
+    "labels": 'a list or tuple of strings, such as ("deny", "grant")',
+    "groups": 'a list or tuple of strings, such as ("A", "B")',
+    "experts": 'a list or tuple of strings, such as ("model", "rules")',
+    "positive": "one of the labels, a string",
+    "policy": 'a Policy, such as Policy(policy="groupaware") or Policy(objective="mixture")',
+    "shadows": 'a tuple of policies, such as (Policy(policy="groupaware"),)',
+    "prior": "a Prior, such as Prior(error=1.0)",
+    "balance": "a tuple of balances, such as (Balance(fairness=0.1),)",
+    "fairness": 'a number, or one for each label, such as {"deny": 2.0, "grant": 1.0}',
+    "eta": 'a number between 0 and 0.5, or "auto"',
+    "explore": "a number, the least probability of a positive decision",
+    "window": "a whole number of buckets, or None for the lifetime",
+    "bucket": "a whole number, the width in the unit of the times",
+    "keep": "a whole number of buckets",
+    "from_labels": "a whole number of labels",
+    "feedback": '"all" or "positive-only"',
+    "objective": one_of(OBJECTIVES),
+}
+"""what was meant by a setting of the wrong type"""
 
 
 def _check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
@@ -32,10 +56,14 @@ def _check_types(settings: msgspec.Struct) -> None:
         try:
             msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
+            meant = _MEANT.get(field.name, "a number")
+            plain = "; of NumPy's values, what .item() or .tolist() gives" if hasattr(value, "tolist") else ""
             raise InvalidSettings(
-                f"{field.name} is {value!r}, which is of the wrong type: {error}. Use plain Python values, and a list "
-                "or tuple where there may be several."
-            ) from None
+                f"{field.name} is {value!r}, which is of the wrong type: use {meant}{plain}"
+            ) from error
+        if isinstance(value, list | set | frozenset):
+            ordered = value if isinstance(value, list) else sorted(value)
+            msgspec.structs.force_setattr(settings, field.name, tuple(ordered))
 
 
 class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,8 +81,8 @@ class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _check_types(self)
         for name, weight in (("regret", self.regret), *_named(self.fairness)):
-            if not 0.0 <= weight <= 1e6:
-                raise InvalidSettings(f"λ for {name} is {weight}: use a number from 0 to 1000000")
+            if not 0.0 <= weight <= LARGEST:
+                raise InvalidSettings(f"λ for {name} is {weight}: use a number from 0 to {LARGEST:.0f}")
         if self.from_labels < 0:
             raise InvalidSettings(f"from_labels is {self.from_labels}: use 0 or more")
 
@@ -80,9 +108,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_types(self)
         _check_choice("policy", self.policy, POLICIES)
         _check_choice("objective", self.objective, OBJECTIVES)
-        if isinstance(self.eta, str):
-            _check_choice("eta", self.eta, ("auto",))
-        elif not 0.0 < self.eta < 0.5:
+        if isinstance(self.eta, str) and self.eta != "auto":
+            raise InvalidSettings(f'eta is "{self.eta}": use {_MEANT["eta"]}.{nearest(self.eta, ("auto",))}')
+        if not isinstance(self.eta, str) and not 0.0 < self.eta < 0.5:
             raise InvalidSettings(
                 f"eta is {self.eta}: the learning rate lies strictly between 0 and 0.5. "
                 'Use 0.35 (the default) or "auto".'

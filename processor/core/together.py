@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .advice import Advice, Panel, Piece
+from .cases import Drawn
 from .counting.axes import Axes
 from .counting.counters import ABSENT, Counters
 from .exact import Indices, Ints
@@ -24,7 +25,7 @@ from .rules.policies import rules_of
 from .rules.rule import Decided, Questions, decide, distinct
 
 if TYPE_CHECKING:
-    from .learner import Drawn, Learner
+    from .learner import Learner
 
 IN_FORCE = "in-force"
 """The name under which the outcomes of the policy that really decides are counted."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from processor.core.counting.counters import ABSENT
 from processor.core.exact import Floats
+from processor.core.settings import Prior
 from producers.synthetic import Cases
 
 from .simulate import Run
@@ -113,5 +114,8 @@ def _worst_pair(rate: Floats) -> Floats:
 def _best_expert_loss(cases: Cases) -> Floats:
     asked = cases.predictions != ABSENT
     wrong = asked & (cases.predictions != cases.label[:, :, None])
-    loss: Floats = (wrong.sum(axis=1) / np.maximum(asked.sum(axis=1), 1)).min(axis=1)
+    tried, lost = asked.sum(axis=1), wrong.sum(axis=1)
+    mean = lost.sum(axis=1, keepdims=True) / np.maximum(tried.sum(axis=1, keepdims=True), 1)
+    weight = np.where(tried == asked.shape[1], 0.0, Prior().abstain)  # as ``metrics.regret_per_round`` has it
+    loss: Floats = ((lost + weight * mean) / (tried + weight)).min(axis=1)
     return loss

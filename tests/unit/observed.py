@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from processor.core.learner import Request
+from processor.core import Request
 from processor.core.settings import Policy, Settings
 from processor.core.stream.delays import DELAY_BOUNDS, bucket_of
 from processor.core.stream.identity import Identity

@@ -20,7 +20,7 @@ from processor.audit.replay.mirror import Mirror
 from processor.audit.sources.source import RecordingError, Role
 from processor.audit.verify.audit import Audit, audit, shared_out
 from processor.audit.verify.result import Options
-from processor.core.learner import Drawn
+from processor.core.cases import Drawn
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.partitioning import partition_of

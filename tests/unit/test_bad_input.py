@@ -27,6 +27,7 @@ from processor.core import (
     Settings,
     State,
     decode_state,
+    encode_state,
     fairness,
     rule_of,
 )
@@ -44,6 +45,10 @@ ASKED = Request("x", "A", {"rule": "grant", "model": "deny"})
 
 def learner(**other: object) -> Learner:
     return Learner(Settings(**{"labels": LABELS, "positive": "grant", **other}), SEED)  # type: ignore[arg-type]
+
+
+def decided() -> Decision:
+    return learner().decide(ASKED)
 
 
 def counters(experts: int = 2) -> Counters:
@@ -69,23 +74,63 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "an id that no bytes can say": (lambda: learner().decide(Request("\ud800", "A", {"m": "deny"})), "surrogate"),
     "a prediction that is a truth": (
         lambda: learner().decide(Request("x", "A", {"m": True})),
-        'prediction of "m" is True: labels are strings, one of',
+        'prediction of "m" is True: labels are strings',
     ),
     "a label that is a number": (lambda: learner().learn(learner().decide(ASKED), 1), "1 is not a label"),
     "no rule yet": (lambda: learner().rule(), "decide a request first"),
     "a rule of nobody": (lambda: learner().rule("groupawre"), 'no policy "groupawre": use one of "in-force"'),
     "figures of nobody": (lambda: learner().fairness("mw"), 'no policy "mw"'),
     "a seed in words": (lambda: Learner(learner().settings, "y" * 16), "of type str: use bytes"),
+    "no settings": (lambda: Learner({"labels": LABELS}, SEED), "the settings are .*make them with Settings"),
+    "a state as bytes": (lambda: Learner(learner().settings, SEED, learner().encode()), "type bytes.*decode_state"),
+    "no request": (lambda: learner().decide(None), "None is not a request: use Request"),
+    "a request as a dictionary": (lambda: learner().decide({"group": "A"}), "is not a request: use Request"),
+    "one request for many": (lambda: learner().decide_batch(ASKED), "use decide for one"),
+    "no requests": (lambda: learner().decide_batch(None), "None is not a list of requests"),
+    "one time for many": (lambda: learner().decide_batch([ASKED], at=5), "times are 5: give a list"),
+    "predictions in a row": (
+        lambda: learner().decide(Request("x", "A", ["deny"])),
+        r"are \['deny'\]: use a dictionary",
+    ),
+    "a prediction of nothing": (
+        lambda: learner().decide(Request("x", "A", {"m": None})),
+        "is None: leave out an expert",
+    ),
+    "an id that says nothing": (
+        lambda: learner().decide(Request("", "A", {"m": "deny"})),
+        'decision_id is "": an empty',
+    ),
+    "a group that is not known": (
+        lambda: learner().decide(Request("x", None, {"m": "deny"})),
+        "group is None: use a str",
+    ),
+    "an expert that says nothing": (lambda: learner().decide(Request("x", "A", {"": "deny"})), 'an expert is ""'),
+    "a label of an id": (lambda: learner().learn("x", "deny"), "'x' is not a decision: .* what decide gave"),
+    "a label of a request": (lambda: learner().learn(ASKED, "deny"), "Request.* is not a decision"),
+    "labels beside decisions": (lambda: learner().learn_batch([decided()], ["deny"]), r"zip\(decisions, labels\)"),
+    "one label for many": (lambda: learner().learn_batch((decided(), "deny")), "is not a pair"),
+    "three in a pair": (lambda: learner().learn_batch([(decided(), "deny", 1)]), "is not a pair"),
+    "labels by decision": (lambda: learner().learn_batch({"x": "deny"}), "is not a list of pairs"),
+    "no labels": (lambda: learner().learn_batch(None), "None is not a list of pairs"),
+    "figures of a policy itself": (lambda: learner().fairness(Policy()), "no policy .*Policy.*use one of"),
+    "a window in words": (lambda: learner().fairness(window="7"), "a window of '7' buckets"),
+    "a window and a half": (lambda: learner().counters(1.5), "a window of 1.5 buckets"),
+    "a window that is a truth": (lambda: learner().counters(True), "a window of True buckets"),
+    "a learner merged with bytes": (lambda: learner().merge(learner().encode()), "is not a learner"),
+    "a state merged with a learner": (lambda: learner().state.merge(learner()), "a Learner is not a state"),
+    "bytes of a learner": (lambda: encode_state(learner()), r"a Learner is not a state: use learner\.encode"),
     # Settings
+    "labels in an array": (lambda: learner(labels=np.array(LABELS)), r"labels is array.*list or tuple.*\.tolist"),
+    "a rate in words": (lambda: Policy(eta="0.3"), 'eta is "0.3": use a number between 0 and 0.5, or "auto"'),
     "labels in one word": (lambda: learner(labels="deny"), "labels is 'deny'.*wrong type.*list or tuple"),
     "half a bucket": (lambda: learner(bucket=1.5), "bucket is 1.5.*wrong type"),
     "too long a bucket": (lambda: learner(bucket=2**70), "bucket is .*use a whole number"),
     "a positive number": (lambda: learner(positive=1), "positive is 1.*wrong type"),
     "no policy": (lambda: learner(policy=None), "policy is None.*wrong type"),
-    "a policy by name": (lambda: learner(policy="mw"), "policy is 'mw'.*wrong type"),
+    "a policy by name": (lambda: learner(policy="mw"), r"policy is 'mw'.*use a Policy, such as Policy\(policy="),
     "the same group twice": (lambda: learner(groups=("A", "A")), r"groups are \['A', 'A'\]: name each once"),
     "no rate": (lambda: Policy(eta=None), "eta is None.*wrong type"),
-    "NumPy's rate": (lambda: Policy(eta=np.float64(0.3)), r"eta is .*0\.3.*plain Python values"),
+    "NumPy's rate": (lambda: Policy(eta=np.float64(0.3)), r"eta is .*0\.3.*between 0 and 0\.5.*\.item\(\)"),
     "one balance, no schedule": (lambda: Policy(balance=Balance()), "balance is Balance.*wrong type"),
     "a balance in words": (lambda: Balance(fairness="1"), "fairness is '1'.*wrong type"),
     "too strong a prior": (lambda: Prior(group=1e7), "prior group is 10000000.0: use a positive number up to"),
@@ -163,6 +208,41 @@ def test_a_positive_decision_without_its_probability_cannot_be_weighted() -> Non
     made = Decision("x", "A", "grant", None, None, {}, {"rule": "grant"}, {})
     with pytest.raises(InvalidInput, match="probability 0/2³² cannot have been made"):
         one.learn(made, "grant")
+
+
+def test_strings_of_numpy_are_strings() -> None:
+    made = learner().decide(Request(np.str_("x"), np.str_("A"), {np.str_("m"): np.str_("deny")}))
+    assert made == learner().decide(Request("x", "A", {"m": "deny"}))
+    assert {type(name) for name in (made.decision_id, made.group, *made.predictions, made.label)} == {str}
+
+
+def test_a_generator_is_a_list() -> None:
+    one = learner()
+    made = one.decide_batch(Request(f"x{i}", "A", {"m": "deny"}) for i in range(3))
+    one.learn_batch(zip(made, ("deny", "deny", "grant"), strict=True))
+    assert one.fairness().labels == 3
+
+
+def test_lists_and_sets_become_tuples() -> None:
+    assert Settings(labels=["deny", "grant"]) == Settings(labels=LABELS)  # type: ignore[arg-type]
+    assert hash(Settings(labels={"grant", "deny"})) == hash(Settings(labels=LABELS))  # type: ignore[arg-type]
+
+
+def test_a_label_without_a_time_counts_when_its_case_was_decided() -> None:
+    one, day = learner(window=7), 86_400_000
+    for n in range(20):
+        one.learn(one.decide(Request(f"x{n}", "A", {"m": "deny", "r": "grant"}), at=20_000 * day), "deny")
+    assert one.counters(7).labels.sum() == 20
+
+
+def test_a_merge_that_is_refused_changes_nothing() -> None:
+    two = Learner(Settings(labels=LABELS, groups=("A", "B"), policy=Policy(objective="paper")), SEED)
+    before = two.encode()
+    with pytest.raises(IncompatibleState, match='one of "A", "B" only'):
+        two.merge(learner(groups=("C",)))
+    with pytest.raises(IncompatibleState, match="keep = 32 cannot take one with keep = 2"):
+        two.merge(learner(keep=2))
+    assert two.encode() == before
 
 
 def test_states_of_other_labels_do_not_merge() -> None:

@@ -118,9 +118,9 @@ def test_the_same_names_are_the_same_axes_whoever_has_them() -> None:
 
 
 def test_states_of_other_settings_do_not_merge() -> None:
-    with pytest.raises(IncompatibleState, match="buckets of 20 .* rebuild"):
+    with pytest.raises(IncompatibleState, match="bucket = 20 .* rebuild"):
         new_state().merge(State(axes(), bucket=30, keep=KEEP))
-    with pytest.raises(IncompatibleState, match="units of 1"):
+    with pytest.raises(IncompatibleState, match="unit = 1 "):
         new_state().merge(new_state(unit=WEIGHT_UNIT))
 
 

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.core import rule_of
+from processor.core import IN_FORCE, rule_of
 from processor.core.counting.counters import Counters
 from processor.core.figures.attainable import least_gap
 from processor.core.figures.bounds import paper_bounds
 from processor.core.figures.confidence import interval
-from processor.core.learner import IN_FORCE
 from processor.core.rules.estimates import estimate
 from processor.core.settings import Policy, Prior, Settings
 from processor.core.stream.tenant import Tenant

@@ -7,9 +7,8 @@ from math import isnan
 
 import pytest
 
-from processor.core import fairness
+from processor.core import IN_FORCE, fairness
 from processor.core.counting.counters import Counters
-from processor.core.learner import IN_FORCE
 from processor.core.stream.tenant import Tenant
 from processor.runtime.telemetry import history
 from processor.runtime.telemetry.history import Histories, Track, past_points

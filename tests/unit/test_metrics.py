@@ -13,7 +13,7 @@ from processor.core import Counters, InvalidInput, Policy, fairness, rule_of
 from processor.core.figures import metrics
 from processor.core.figures.attainable import least_fair_loss, least_gap
 from processor.core.figures.bounds import delayed_regret, paper_bounds, printed_gamma
-from processor.core.figures.diagnosis import constant_experts, unlabelled_decisions
+from processor.core.figures.diagnosis import absent_experts, constant_experts, unlabelled_decisions
 from producers.synthetic import one_cell_experts
 
 from .strategies import axes, random_counters, seeds
@@ -132,6 +132,39 @@ def test_an_expert_that_always_says_the_same_is_found() -> None:
     counters.losses[0, 0] = [[0, 40], [0, 40]]
     counters.losses[0, 1] = 10
     assert constant_experts(counters, axes()) == [("f0", "y0")]
+
+
+def test_an_expert_that_nearly_always_says_the_same_is_found() -> None:
+    counters = Counters.zeros(axes())
+    counters.trials[0] = 1_000
+    counters.losses[0, 0] = [[15, 985], [15, 985]]
+    counters.losses[0, 1] = [[50, 950], [50, 950]]
+    assert constant_experts(counters, axes()) == [("f0", "y0")]
+
+
+def test_an_expert_that_is_often_absent_is_found() -> None:
+    counters = Counters.zeros(axes())
+    counters.labels[0] = counters.trials[0] = 100
+    counters.trials[0, 1, 1] = 79
+    assert absent_experts(counters, axes()) == ["f1"]
+
+
+def test_a_group_of_few_labels_says_nothing_about_who_is_absent() -> None:
+    counters = Counters.zeros(axes())
+    counters.labels[0] = counters.trials[0] = 100
+    counters.labels[0, 1], counters.trials[0, :, 1] = 10, 0
+    assert absent_experts(counters, axes()) == []
+
+
+def test_one_right_word_does_not_make_the_best_expert() -> None:
+    counters = Counters.zeros(axes())
+    counters.seen[0] = counters.labels[0] = 1_000
+    counters.trials[0, :2], counters.losses[0, :2] = 1_000, 200
+    counters.outcomes[0, 0] = [[800, 200], [200, 800]]
+    before = float(metrics.regret_per_round(counters, 0)[0])
+    counters.trials[0, 2, 0, 0] = 1
+    assert before == 0.0
+    assert 0.0 < float(metrics.regret_per_round(counters, 0)[0]) < 0.02
 
 
 def test_decisions_that_never_get_labels_are_found() -> None:

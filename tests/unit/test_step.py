@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from processor.adapters.memory.store import MemoryStore
+from processor.core import IN_FORCE
 from processor.core.errors import IncompatibleState
-from processor.core.learner import IN_FORCE
 from processor.core.settings import Policy, Settings
 from processor.core.stream.entry import Parked, Pending, Settled, decode_entry, entry_id
 from processor.core.stream.events import Limits, Reason

@@ -236,7 +236,7 @@ def test_a_sweep_that_cannot_be_read_says_how_to_write_it(text: str, message: st
         ("objective", "gab", 'Did you mean "gap"'),
         ("delay", "soon", "x2"),
         ("window", "0", "lifetime"),
-        ("lambda", "-1", "0 to 1000000"),
+        ("lambda", "-1", "0 to 10000"),
         ("eta", "fast", "no number"),
     ],
 )

@@ -16,7 +16,7 @@ from processor.audit.sources import manifest as manifests
 from processor.audit.sources.lines import line_of
 from processor.audit.sources.manifest import AnchorEntry, Asked, Manifest, RangeEntry
 from processor.audit.sources.source import ROLES, Source
-from processor.core.learner import Decision, Learner, Request
+from processor.core import Decision, Learner, Request
 from processor.core.settings import Settings
 from processor.core.stream.events import Limits, decode_feedback, decode_request
 from processor.core.stream.journal import JournalRecord

@@ -16,8 +16,8 @@ from processor.audit.replay.rules import RuleBook, Secrets
 from processor.audit.replay.shelves import Shelf
 from processor.audit.sources.source import Source
 from processor.audit.verify.decisions import Decisions
+from processor.core.cases import Drawn
 from processor.core.exact import ONE
-from processor.core.learner import Drawn
 from processor.core.rules.draws import draws
 from processor.core.stream.entry import Parked, decode_entry, entry_id
 from processor.core.stream.events import DecisionEvent, RequestEvent, decode_decision

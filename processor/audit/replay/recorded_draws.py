@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from processor.adapters.log import Record
-from processor.core.learner import Drawn
+from processor.core.cases import Drawn
 from processor.core.stream.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.stream.step import Asked
 from processor.core.stream.tenant import TenantRules

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from processor.adapters.codec import Codec, raw_of
 from processor.adapters.log import Record
 from processor.audit.sources.source import Source
+from processor.core.cases import Drawn
 from processor.core.errors import GForceError, IncompatibleState
-from processor.core.learner import Drawn
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord, digest
 from processor.core.stream.partition import Partition

@@ -17,9 +17,9 @@ from processor.audit.replay.shelves import Shelf
 from processor.audit.sources.source import RecordingError, Source
 from processor.audit.verify.decisions import Decisions
 from processor.audit.whatif.ledger import Labelled, Ledger, Opened
+from processor.core.cases import Drawn
 from processor.core.counting.axes import Axes
 from processor.core.counting.counters import Counters
-from processor.core.learner import Drawn
 from processor.core.stream.entry import entry_id
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.step import REQUESTS, Asked

@@ -98,8 +98,14 @@ def _of_tenant(one: TenantReport) -> Iterator[Statement]:
     if figures.one_sided:
         yield Statement("bad", f"One-sided labels for {name}", one.statement.text)
     if figures.constant_experts:
-        text = f"{', '.join(figures.constant_experts)} always said the same: check whether that is meant."
-        yield Statement("note", f"An expert of {name} never varies", text)
+        text = f"{', '.join(figures.constant_experts)} said the same nearly always: check whether that is meant."
+        yield Statement("note", f"An expert of {name} hardly ever varies", text)
+    if figures.absent_experts:
+        text = (
+            f"{', '.join(figures.absent_experts)} advised on fewer than four fifths of the cases of some group. Error "
+            "rates are made equal as if every expert were always there, so a gap may stay."
+        )
+        yield Statement("note", f"An expert of {name} is often absent", text)
     decided, labels = figures.tally.get("decisions", 0), figures.tally.get("labels_joined", 0)
     if decided and labels < FEW_LABELS * decided:
         waiting = f"{figures.pending:,} still wait, the oldest for {duration(figures.oldest_pending)}"

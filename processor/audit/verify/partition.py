@@ -17,7 +17,8 @@ from processor.audit.replay.rules import RuleBook
 from processor.audit.replay.shelves import Shelf
 from processor.audit.replay.snapshots import Changelog, own_writes, start_at
 from processor.audit.sources.source import RecordingError, Role, Source
-from processor.core.learner import IN_FORCE, Drawn
+from processor.core import IN_FORCE
+from processor.core.cases import Drawn
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import JournalRecord, state_digest
 from processor.core.stream.step import Asked, Outcome

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleState, InvalidInput
 from processor.core.exact import Ints
 
 from .axes import Axes
@@ -31,6 +31,8 @@ _LARGEST = np.array([0xFF, 0xFFFF, 0xFFFF_FFFF, (1 << 63) - 1], dtype=np.uint64)
 
 def encode_state(state: State) -> bytes:
     """A state as bytes; equal states give equal bytes."""
+    if not isinstance(state, State):
+        raise InvalidInput(f"a {type(state).__name__} is not a state: use learner.encode(), or a learner's state")
     axes = state.axes
     return msgspec.msgpack.encode(
         [

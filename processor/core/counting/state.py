@@ -93,18 +93,23 @@ class State:
 
     def merge(self, other: State) -> None:
         """Add another state to this one."""
-        if (self.bucket, self.unit) != (other.bucket, other.unit):
-            raise IncompatibleState(
-                f"a state with buckets of {self.bucket} and labels in units of {self.unit} cannot take one with "
-                f"{other.bucket} and {other.unit}: rebuild one of them by replay under the other's settings"
+        if not isinstance(other, State):
+            raise InvalidInput(
+                f"a {type(other).__name__} is not a state: use the state of a learner, or what decode_state gives"
             )
+        for what in ("bucket", "keep", "unit"):
+            mine, theirs = getattr(self, what), getattr(other, what)
+            if mine != theirs:
+                raise IncompatibleState(
+                    f"a state with {what} = {mine} cannot take one with {what} = {theirs}: rebuild one of them by "
+                    "replay under the other's settings"
+                )
         if self.axes.labels != other.axes.labels:
             raise IncompatibleState(
                 f"a state of labels {list(self.axes.labels)} cannot take one of {list(other.axes.labels)}: labels are "
                 "fixed by the settings. Rebuild one of them by replay under the other's settings."
             )
         self.extend(other.axes)
-        self.keep = min(self.keep, other.keep)
         self.lifetime = self.lifetime + other.lifetime.regrown(other.axes, self.axes)
         for number, counters in other.buckets.items():
             grown = counters.regrown(other.axes, self.axes)
@@ -120,9 +125,9 @@ class State:
         """
         if buckets is None:
             return self.lifetime
-        if not 1 <= buckets <= self.keep:
+        if type(buckets) is not int or not 1 <= buckets <= self.keep:
             raise InvalidInput(
-                f"a window of {buckets} buckets was asked for but {self.keep} are kept: use 1 to {self.keep}"
+                f"a window of {buckets!r} buckets was asked for but {self.keep} are kept: use 1 to {self.keep}"
             )
         total = Counters.zeros(self.axes, unit=self.unit)
         last = self.newest if newest is None else newest

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from processor.core.counting.counters import Counters
 from processor.core.errors import InvalidInput
 from processor.core.exact import Floats, Ints
+from processor.core.settings import Prior
 
 Confusion = npt.NDArray[np.generic]
 
@@ -124,13 +125,20 @@ def equalized_odds_ratio(confusion: Confusion, positive: int) -> Floats:
 
 
 def regret_per_round(counters: Counters, policy: int, hidden: Hidden | None = None) -> Floats:
-    """[b]: the policy's error rate minus that of the best single expert in hindsight."""
+    """[b]: the policy's error rate minus that of the best single expert in hindsight.
+
+    An expert that did not advise on every case is drawn to the experts' mean, as where its weight is found: one right
+    word does not make the best expert.
+    """
     outcomes = _outcomes(counters, policy, hidden).astype(np.float64)
     total = outcomes.sum(axis=(1, 2, 3))
     right = np.trace(outcomes, axis1=2, axis2=3).sum(axis=1)
     tried = counters.trials.sum(axis=(2, 3)).astype(np.float64)
     lost = counters.losses.sum(axis=(2, 3)).astype(np.float64)
-    return _divide(total - right, total) - _smallest(_divide(lost, tried))
+    mean = _divide(lost.sum(axis=1), tried.sum(axis=1))[:, None]
+    always = tried == counters.labels.sum(axis=(1, 2))[:, None]
+    weight = np.where(always | (tried == 0), 0.0, Prior().abstain * counters.unit)
+    return _divide(total - right, total) - _smallest(_divide(lost + weight * mean, tried + weight))
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,8 @@ class Fairness:
     error_rate_by_label: tuple[tuple[float, ...], ...]
     """per group and true label"""
     differences_by_label: tuple[float, ...]
-    """worst pair of groups, per true label; binary: the FPR and FNR differences"""
+    """worst pair of groups, per true label (the order is that of the axes: sorted by name). Of two labels that of the
+    negative one is the FPR difference, that of the positive one the FNR difference."""
     ratios_by_label: tuple[float, ...]
     zero_one_loss_difference: float
     zero_one_loss_ratio: float

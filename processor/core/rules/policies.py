@@ -6,6 +6,7 @@ All read the same counters; a policy can be in force, in shadow, or tried on a r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -82,17 +83,29 @@ def _selection(policy: Policy, estimates: Estimates, everyone: Floats, fairness:
     if policy.is_binary:
         problems.check_binary(policy.objective, groups, kinds)
     build = {"gap": problems.gap, "bound": problems.bound, "paper": problems.paper}[policy.objective]
-    scale = np.maximum(fairness.max(axis=1), regret)
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = _largest(fairness, regret)
     cross = cross_instance(everyone, estimates.error)
-    return solve(build(estimates, cross, fairness / scale[:, None], regret / scale))
+    problem = build(estimates, cross, fairness / scale[:, None], regret / scale)
+    return solve(replace(problem, ridge=_ridge(regret / scale)))
 
 
 def _mixture(estimates: Estimates, fairness: Floats, regret: Floats) -> Floats:
     """r[b, g, f]"""
-    scale = np.maximum(fairness.max(axis=1), np.sqrt(regret))
-    scale = np.where(scale > 0, scale, 1.0)
-    return solve(problems.mixture(estimates, fairness / scale[:, None], regret / (scale * scale)))
+    scale = _largest(fairness, np.sqrt(regret))
+    problem = problems.mixture(estimates, fairness / scale[:, None], regret / (scale * scale))
+    return solve(replace(problem, ridge=_ridge(np.sqrt(regret) / scale)))
+
+
+def _largest(fairness: Floats, regret: Floats) -> Floats:
+    """The largest λ [b], by which all are divided: only their ratios matter, and rows of a size are solved well."""
+    scale = np.maximum(fairness.max(axis=1), regret)
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _ridge(regret: Floats) -> Floats:
+    """ρ [b]: where accuracy counts little beside fairness the ridge must count less still, or it would outweigh it."""
+    ridge = np.where(regret > 0, problems.RIDGE * (regret * regret), problems.RIDGE)
+    return np.maximum(ridge, problems.LEAST_RIDGE)
 
 
 def _balance(policy: Policy, counters: Counters, labels: tuple[str, ...]) -> tuple[Floats, Floats]:

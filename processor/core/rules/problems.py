@@ -8,7 +8,7 @@ expert. The ridge ρ is far too small to be felt and makes the answer unique whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from processor.core.exact import Floats, ordered_sum
 from .estimates import Estimates
 
 RIDGE = 1e-6
+LEAST_RIDGE = 1e-12
+"""Smaller ones would be lost in rounding."""
 FULL_CELL = 10.0
 """A cell of n labels takes part in a fairness row with weight n / (n + this)."""
 
@@ -32,6 +34,8 @@ class Problem:
     """[b, g·M + choice]"""
     centre: Floats
     """[b, g, M]: where the ridge pulls to"""
+    ridge: Floats = field(default_factory=lambda: np.array([RIDGE]))
+    """ρ[b], or one for all"""
 
     @property
     def groups(self) -> int:
@@ -49,7 +53,7 @@ class Problem:
         return (
             0.5 * ordered_sum(residual * residual, axis=1)
             + ordered_sum(self.linear * flat, axis=1)
-            + 0.5 * RIDGE * ordered_sum(away * away, axis=1)
+            + 0.5 * self.ridge * ordered_sum(away * away, axis=1)
         )
 
 

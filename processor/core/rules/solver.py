@@ -19,7 +19,7 @@ import numpy as np
 
 from processor.core.exact import Floats, Ints, Mask, ordered_sum
 
-from .problems import RIDGE, Problem
+from .problems import Problem
 
 MULTIPLIER_TOLERANCE = 1e-12
 """A fixed choice is let in only if that gains more than this per unit."""
@@ -51,8 +51,9 @@ def normal_form(problem: Problem) -> tuple[Floats, Floats]:
     for r in range(problem.rows.shape[1]):
         row = problem.rows[:, r]
         quadratic += row[:, :, None] * row[:, None, :]
-    quadratic.reshape(len(quadratic), -1)[:, :: size + 1] += RIDGE  # the diagonal
-    return quadratic, RIDGE * problem.centre.reshape(-1, size) - problem.linear
+    ridge = problem.ridge[:, None]
+    quadratic.reshape(len(quadratic), -1)[:, :: size + 1] += ridge  # the diagonal
+    return quadratic, ridge * problem.centre.reshape(-1, size) - problem.linear
 
 
 def kkt_residual(problem: Problem, x: Floats) -> Floats:
@@ -72,7 +73,8 @@ def kkt_residual(problem: Problem, x: Floats) -> Floats:
 
 
 def _gradient(quadratic: Floats, linear: Floats, x: Floats) -> Floats:
-    return ordered_sum(quadratic * x[:, None, :], axis=2) - linear
+    used = np.nonzero(x.any(axis=0))[0]  # what is 0 adds nothing, and of many choices few are in use
+    return ordered_sum(quadratic[:, :, used] * x[:, None, used], axis=2) - linear
 
 
 def _two_by_two(quadratic: Floats, linear: Floats) -> Floats:
@@ -124,11 +126,12 @@ def _two_by_two_alone(problem: Problem) -> Floats:
         h00, h01, h02, h03 = h00 + r0 * r0, h01 + r0 * r1, h02 + r0 * r2, h03 + r0 * r3
         h11, h12, h13 = h11 + r1 * r1, h12 + r1 * r2, h13 + r1 * r3
         h22, h23, h33 = h22 + r2 * r2, h23 + r2 * r3, h33 + r3 * r3
-    h00, h11, h22, h33 = h00 + RIDGE, h11 + RIDGE, h22 + RIDGE, h33 + RIDGE
+    ridge = float(problem.ridge[0])
+    h00, h11, h22, h33 = h00 + ridge, h11 + ridge, h22 + ridge, h33 + ridge
     l0, l1, l2, l3 = problem.linear[0].tolist()
     (m0, m1), (m2, m3) = problem.centre[0].tolist()
-    s0 = (h00 + h02 - (RIDGE * m0 - l0)) - (h01 + h12 - (RIDGE * m1 - l1))
-    s1 = (h02 + h22 - (RIDGE * m2 - l2)) - (h03 + h23 - (RIDGE * m3 - l3))
+    s0 = (h00 + h02 - (ridge * m0 - l0)) - (h01 + h12 - (ridge * m1 - l1))
+    s1 = (h02 + h22 - (ridge * m2 - l2)) - (h03 + h23 - (ridge * m3 - l3))
     a = h11 - h01 - h01 + h00
     b = h13 - h12 - h03 + h02
     c = h33 - h23 - h23 + h22
@@ -232,22 +235,20 @@ def _newton_step(quadratic: Floats, gradient: Floats, free: Mask, base: Ints, gr
     rows = np.arange(len(gradient))[:, None]
     base_of = base[:, group_of]
     moved = free & (base_of != np.arange(free.shape[1]))
-    to_base = quadratic[rows[:, :, None], base_of[:, :, None], np.arange(free.shape[1])[None, None, :]]
+    used = np.nonzero(moved.any(axis=0))[0]  # of many choices few move
+    moved, base_of = moved[:, used], base_of[:, used]
+    to_base = quadratic[rows[:, :, None], base_of[:, :, None], used[None, None, :]]
     both_base = quadratic[rows[:, :, None], base_of[:, :, None], base_of[:, None, :]]
-    reduced = quadratic - to_base - np.swapaxes(to_base, 1, 2) + both_base
+    reduced = quadratic[:, used[:, None], used[None, :]] - to_base - np.swapaxes(to_base, 1, 2) + both_base
     reduced = np.where(moved[:, :, None] & moved[:, None, :], reduced, 0.0)
-    slope = np.where(moved, gradient[rows, base_of] - gradient, 0.0)
+    slope = np.where(moved, gradient[rows, base_of] - gradient[:, used], 0.0)
 
-    used = np.nonzero(moved.any(axis=0))[0]
-    reduced = reduced[:, used[:, None], used[None, :]]
     diagonal = np.arange(len(used))
-    reduced[:, diagonal, diagonal] = np.where(moved[:, used], reduced[:, diagonal, diagonal], 1.0)
+    reduced[:, diagonal, diagonal] = np.where(moved, reduced[:, diagonal, diagonal], 1.0)
     step = np.zeros_like(gradient)
-    step[:, used] = _solve_positive_definite(reduced, slope[:, used])
+    step[:, used] = _solve_positive_definite(reduced, slope)
 
-    for g in range(base.shape[1]):
-        paid = ordered_sum(np.where(group_of == g, step, 0.0), axis=1)
-        step[rows[:, 0], base[:, g]] = -paid
+    step[rows, base] = -ordered_sum(step.reshape(*base.shape, -1), axis=2)
     return step
 
 

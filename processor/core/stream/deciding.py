@@ -13,9 +13,9 @@ import numpy as np
 
 from processor.core import compiled
 from processor.core.advice import Advice, Panel, contents
+from processor.core.cases import Drawn
 from processor.core.counting.counters import ABSENT
 from processor.core.exact import Ints
-from processor.core.learner import Drawn
 from processor.core.together import Cases, Verdicts, decide_alike, slices
 
 from .batch import Raw

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from processor.core import compiled
 from processor.core.advice import Panel
-from processor.core.learner import Drawn
+from processor.core.cases import Drawn
 
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, apart, decode, due_slot
 from .deciding import Asking, Decided, Docket, Hearing, decide

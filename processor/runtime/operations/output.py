@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from processor.core.learner import IN_FORCE
+from processor.core import IN_FORCE
 from processor.core.stream.identity import Identity
 from processor.terminal import terminal
 

@@ -200,7 +200,8 @@ TENANTS = (
     ),
     _gauge("watch_learning", "Watched pairs of groups with too few labels to be tested yet.", "tenant"),
     _gauge("one_sided_labels", "1 if some decisions never get a label: then every fairness figure is wrong.", "tenant"),
-    _gauge("constant_experts", "Experts that say the same whatever the case.", "tenant"),
+    _gauge("constant_experts", "Experts that say (all but) the same whatever the case.", "tenant"),
+    _gauge("absent_experts", "Experts that advise on fewer than four fifths of a group's cases.", "tenant"),
     _counter("tenant_decisions", "Requests of the tenant decided, ever.", "tenant"),
     _counter("tenant_requests_duplicate", "Requests that repeated an earlier one.", "tenant"),
     _counter(

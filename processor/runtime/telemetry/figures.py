@@ -118,7 +118,9 @@ class TenantFigures(msgspec.Struct, frozen=True, kw_only=True):
     one_sided: list[str] = []
     """decisions that never get a label although others do: then every figure here is wrong"""
     constant_experts: list[str] = []
-    """experts that always say the same"""
+    """experts that all but always say the same"""
+    absent_experts: list[str] = []
+    """experts that advise on too few cases, as far as is learnt from"""
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from processor.core import IN_FORCE
 from processor.core.counting.counters import Counters
 from processor.core.exact import ONE, Ints
-from processor.core.figures.diagnosis import constant_experts, unlabelled_decisions
+from processor.core.figures.diagnosis import absent_experts, constant_experts, unlabelled_decisions
 from processor.core.figures.metrics import regret_per_round
-from processor.core.learner import IN_FORCE
 from processor.core.rules.policies import rule_of
 from processor.core.rules.rule import Rule
 from processor.core.settings import Policy
@@ -87,7 +87,8 @@ def _alike(cases: Sequence[Case]) -> list[TenantFigures]:
                 bounds={name: bound[i] for name, bound in bounds.items()} if bounds else {},
                 **_rule_figures(rule, settings.policy, tenant, i),
                 one_sided=_one_sided(tenant),
-                constant_experts=[name for name, _ in constant_experts(lifetime, own, i)],
+                constant_experts=[name for name, _ in constant_experts(learnt, own, i)],
+                absent_experts=absent_experts(learnt, own, i),
             )
         )
     return made

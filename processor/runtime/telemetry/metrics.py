@@ -143,6 +143,7 @@ class _Tenants:
         self._wealth = gauge("alert_wealth", "kind", "label", "groups")
         self._learning, self._one_sided = gauge("watch_learning"), gauge("one_sided_labels")
         self._constant, self._dropped = gauge("constant_experts"), gauge("series_dropped")
+        self._absent = gauge("absent_experts")
 
     def add(self, tenants: Sequence[TenantFigures]) -> None:
         for figures in tenants:
@@ -202,6 +203,7 @@ class _Tenants:
         yield self._learning, [name], figures.learning
         yield self._one_sided, [name], 1.0 if figures.one_sided else 0.0
         yield self._constant, [name], len(figures.constant_experts)
+        yield self._absent, [name], len(figures.absent_experts)
 
     def _cells(self, name: str, window: WindowFigures) -> Iterator[Sample]:
         for cell in window.rates:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from processor.core import IN_FORCE
 from processor.core.exact import Floats, Ints
 from processor.core.figures.confidence import gap_interval, interval
 from processor.core.figures.metrics import (
@@ -21,7 +22,6 @@ from processor.core.figures.metrics import (
     rate_by_label,
     zero_one_loss,
 )
-from processor.core.learner import IN_FORCE
 from processor.core.stream.tenant import Tenant
 
 from .figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, CellRate, Estimate, WindowFigures

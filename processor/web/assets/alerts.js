@@ -55,7 +55,10 @@ export function warningsOf(tenant) {
       ["Cases decided ", list(tenant.one_sided), " get no label although others do. Their errors are not seen, so every fairness figure here is wrong. If labels cannot come for them, set feedback = \"positive-only\"."]));
   }
   for (const expert of tenant.constant_experts) {
-    found.push(warning(`constant ${expert}`, "An expert always says the same", ["The advice of ", named(expert), " has never changed. Is it a model that did not load?"]));
+    found.push(warning(`constant ${expert}`, "An expert says the same nearly always", ["The advice of ", named(expert), " hardly ever changes. Is it a model that did not load?"]));
+  }
+  for (const expert of tenant.absent_experts) {
+    found.push(warning(`absent ${expert}`, "An expert is often absent", [named(expert), " advises on fewer than four fifths of some group's cases. Error rates are made equal as if it were always there, so a gap may stay. If it has left, a window forgets it."]));
   }
   if (known(tenant.attainable) && known(tenant.tolerance) && tenant.attainable > tenant.tolerance) {
     found.push(warning("attainable", "These experts cannot reach the tolerance",
