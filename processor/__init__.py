@@ -1,3 +1,3 @@
 """G-FORCE: fair decisions on a live event stream."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
