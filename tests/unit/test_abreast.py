@@ -41,8 +41,8 @@ from processor.runtime import config as configuration
 from processor.runtime.assembly import terms_of
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
+from .audited import CONFIG, SEEDS, changed, is_request, load
 from .either_way import loops as loops
-from .test_audit import CONFIG, SEEDS, changed, is_request, load
 
 MORE = """
 [tenants."NAME"]                  # like each other, and watched as closely as the bank
