@@ -1,9 +1,9 @@
-"""Stores for their contract, in memory and on real servers. In CI a missing one is a failure, not a skip."""
+"""Stores and logs for their contracts, in memory and on real servers. In CI a missing one is a failure, not a skip."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
@@ -15,6 +15,7 @@ from tests.servers import redis_server
 from tests.servers.redis_server import RedisCluster, RedisServer
 
 from .backends import OURS, Backend, Filled, half_in_memory, half_in_redis
+from .worlds import MemoryWorld, World
 
 
 def needs(missing: str | None) -> None:
@@ -70,3 +71,45 @@ def store(backend: Backend) -> Store:
     store = backend.open()
     store.claim(0, OURS)
     return store
+
+
+@pytest.fixture(scope="package")
+def kafka() -> Iterator[Callable[[], World]]:
+    """Makes worlds on one real broker; in CI its absence is a failure."""
+    try:
+        from tests.servers.broker import Broker, available
+        from tests.servers.kafka_world import KafkaWorld
+
+        reason = available()
+    except ImportError as error:
+        reason = str(error)
+    if reason is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"no Kafka broker in CI: {reason}")
+        pytest.skip(f"no Kafka broker: {reason}")
+    with Broker() as broker:
+        yield lambda: KafkaWorld(broker.bootstrap)
+
+
+@pytest.fixture(params=["memory", "kafka"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    make = MemoryWorld if request.param == "memory" else request.getfixturevalue("kafka")
+    made: World = make()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def names(world: World) -> tuple[str, str, str]:
+    """Two inputs of four partitions and a group, all new."""
+    unique = uuid4().hex[:8]
+    left, right = f"requests-{unique}", f"feedback-{unique}"
+    world.topics({left: 4, right: 4})
+    return left, right, f"group-{unique}"
+
+
+@pytest.fixture
+def topic(world: World) -> str:
+    name = f"decisions-{uuid4().hex[:8]}"
+    world.topics({name: 4})
+    return name
