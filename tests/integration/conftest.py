@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.servers import redis_server
 from tests.servers.broker import Broker, available
+from tests.servers.kafka_world import KafkaWorld
 from tests.servers.processor_process import Deployment
 from tests.servers.redis_server import RedisServer
 
@@ -43,3 +45,19 @@ def deployment(broker: Broker, redis: RedisServer, tmp_path: Path) -> Iterator[D
     made = Deployment(broker.bootstrap, redis.url, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def world(broker: Broker) -> Iterator[KafkaWorld]:
+    """Clients of the broker, all closed in the end."""
+    running = KafkaWorld(broker.bootstrap, f"group-{uuid4().hex[:8]}")
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def topic(world: KafkaWorld) -> str:
+    """A new one, of two partitions."""
+    name = f"topic-{uuid4().hex[:8]}"
+    world.topics({name: 2})
+    return name
