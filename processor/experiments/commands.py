@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .report import checked_folder, checked_json
+
 app = typer.Typer(
     name="experiment",
     help="Reproduce the paper and go beyond it. Every experiment prints a table, writes pictures (PNG and SVG) "
@@ -17,8 +19,10 @@ app = typer.Typer(
 Runs = Annotated[int, typer.Option(min=1, help="Independent repetitions.")]
 Rounds = Annotated[int, typer.Option(min=200, help="Cases decided in each repetition.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same figures.")]
-Folder = Annotated[Path, typer.Option("--figures", help="Folder for the pictures.")]
-Json = Annotated[Path | None, typer.Option(help="Write the figures to this file.")]
+Folder = Annotated[Path, typer.Option("--figures", help="Folder for the pictures.", callback=checked_folder)]
+Json = Annotated[
+    Path | None, typer.Option(help="Write the figures to this file; - is standard output.", callback=checked_json)
+]
 FIGURES = Path("figures")
 
 
@@ -89,7 +93,7 @@ def delay(
         list[str] | None,
         typer.Option(
             help="none, fixed:3000, uniform:0-2000 or geometric:500, each with ,lost:0.1 for labels that never "
-            "come; may be repeated."
+            "come; may be repeated. \\[default: five of them]"
         ),
     ] = None,
     figures: Folder = FIGURES,

@@ -16,7 +16,7 @@ from producers.synthetic import paper_population
 
 from . import figures, lineup
 from .parallel import chunks, in_parallel
-from .report import save_figure, table, write_json
+from .report import runs_of, save_figure, table, write_json
 from .scores import Figure, Scores, running_gap, score, short
 from .simulate import run_draws, simulate
 
@@ -71,13 +71,13 @@ def experiment(
             rows.append(_row(kind, policy, Scores.joined([p[i][0] for p in parts])))
         curves[kind.describe()] = np.concatenate([p[0][1] for p in parts], axis=1)
     _print(rows, runs, rounds, mu_b)
-    save_figure(figures.gap_over_time(np.array(points), curves, "G-FORCE (gap)", "labels come"), folder, "delay")
     write_json(
         json,
         "delay",
         {"runs": runs, "rounds": rounds, "seed": seed, "mu_b": mu_b, "delays": list(delays)},
         {"rows": rows},
     )
+    save_figure(figures.gap_over_time(np.array(points), curves, "G-FORCE (gap)", "labels come"), folder, "delay")
 
 
 def _row(delay: Delay, policy: Policy, scores: Scores) -> Row:
@@ -107,5 +107,5 @@ def _print(rows: list[Row], runs: int, rounds: int, mu_b: float) -> None:
             ]
             for row in rows
         ],
-        [f"{runs} runs of {rounds} rounds. Until the first label comes every expert is as likely as any other."],
+        [f"{runs_of(runs, rounds)}. Until the first label comes every expert is as likely as any other."],
     )

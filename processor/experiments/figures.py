@@ -71,7 +71,13 @@ def gap_against_base_rate(rows: Sequence[SyntheticRow], limits: Mapping[float, f
     for axis, which in ((axes[0], 0), (axes[1], 1)):
         points = [row.published[which] for row in printed if row.published]
         axis.plot([row.mu_b for row in printed], points, "x", color="black", label="published G-FORCE")
-    axes[2].plot(list(limits), list(limits.values()), ":", color="black", label="limit of exact fairness")
+    axes[2].plot(
+        list(limits),
+        list(limits.values()),
+        ":." if len(limits) == 1 else ":",
+        color="black",
+        label="limit of exact fairness",
+    )
     for axis, title, unit in zip(
         axes,
         ("FPR gap", "FNR gap", "Loss"),
@@ -79,10 +85,11 @@ def gap_against_base_rate(rows: Sequence[SyntheticRow], limits: Mapping[float, f
         strict=True,
     ):
         axis.set(title=title, xlabel=r"base rate of the small group, $\mu_B$", ylabel=unit)
-        axis.set_ylim(bottom=0)
-    axes[0].set_ylim(0, 0.53)
-    axes[1].set_ylim(0, 0.53)
-    axes[2].set_ylim(0.1, 0.23)
+    gaps = [gap.mean for row in rows for gap in (row.fpr_gap, row.fnr_gap)]
+    losses = [*(row.loss for row in rows), *limits.values()]
+    for axis in axes[:2]:  # the same scale for both
+        axis.set_ylim(0, 1.05 * np.nanmax([*gaps, 0.5]))
+    axes[2].set_ylim(min(0.1, 0.95 * min(losses)), max(0.23, 1.05 * max(losses)))
     handles, names = axes[0].get_legend_handles_labels()
     more, more_names = axes[2].get_legend_handles_labels()
     figure.legend([*handles, more[-1]], [*names, more_names[-1]], loc="outside lower center", ncols=4, fontsize=9)

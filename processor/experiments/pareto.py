@@ -9,7 +9,7 @@ import msgspec
 from processor.core import Balance, Policy
 
 from . import figures, lineup
-from .report import save_figure, table, write_json
+from .report import runs_of, save_figure, table, write_json
 from .scores import Figure, Scores, short
 from .synthetic import Setting, compare, fair_loss
 
@@ -43,13 +43,13 @@ def experiment(runs: int, rounds: int, seed: int, mu_b: float, folder: Path, jso
     points = [_point(policy, scores) for policy, scores in zip(policies, results, strict=True)]
     limit = fair_loss(setting)
     _print(points, limit, runs, rounds, mu_b)
-    save_figure(figures.pareto_front(points, limit), folder, "pareto")
     write_json(
         json,
         "pareto",
         {"runs": runs, "rounds": rounds, "seed": seed, "p_a": 0.9, "mu_a": 0.7, "mu_b": mu_b},
         {"rows": points, "fair_loss": limit},
     )
+    save_figure(figures.pareto_front(points, limit), folder, "pareto")
 
 
 def _point(policy: Policy, scores: Scores) -> Point:
@@ -85,7 +85,7 @@ def _print(points: list[Point], limit: float, runs: int, rounds: int, mu_b: floa
             for p in points
         ],
         [
-            f"{runs} runs of {rounds} rounds, λ regret = 1.",
+            f"{runs_of(runs, rounds)}, λ regret = 1.",
             f"No mixture with exactly equal error rates loses less than {limit:.3f}.",
         ],
     )

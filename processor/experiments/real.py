@@ -155,13 +155,13 @@ def experiment(
                 "adult",
             )
     _print(rows, experts, attainable)
-    save_figure(figures.real_gaps(rows, attainable), folder, "real")
     write_json(
         json,
         "real",
         {"datasets": list(names), "splits": splits or SPLITS, "orders": ORDERS, "seed": seed},
         {"rows": rows, "experts": experts, "attainable": attainable},
     )
+    save_figure(figures.real_gaps(rows, attainable), folder, "real")
 
 
 def _row(name: str, i: int, policy: Policy, outcomes: list[Outcome]) -> Row:

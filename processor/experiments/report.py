@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,37 @@ from processor.core.errors import InvalidInput
 from processor.terminal import terminal
 
 console = terminal(piped_width=120)
+STANDARD_OUTPUT = Path("-")
+
+
+def checked_json(path: Path | None) -> Path | None:
+    """Where the figures are to go: looked at now, and not when hours of work are done. "-" is standard output."""
+    if path == STANDARD_OUTPUT:
+        console.stderr = True  # the table goes where it does not mix with the figures
+    elif path is not None and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+        raise InvalidInput(f"cannot write the figures to {path}: name a file in a folder that exists and is yours.")
+    return path
+
+
+def checked_folder(folder: Path) -> Path:
+    """The folder for the pictures, made if need be; now, and not when hours of work are done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot make the folder {folder} for the pictures: {error.strerror}. Name another with --figures."
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise InvalidInput(f"the folder {folder} for the pictures is not yours to write: name another with --figures.")
+    return folder
+
+
+def runs_of(runs: int, rounds: int) -> str:
+    """
+    >>> runs_of(1, 200), runs_of(100, 10_000)
+    ('1 run of 200 rounds', '100 runs of 10000 rounds')
+    """
+    return f"{runs} run{'' if runs == 1 else 's'} of {rounds} rounds"
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], notes: list[str]) -> None:
@@ -51,8 +84,12 @@ def write_json(path: Path | None, experiment: str, settings: dict[str, Any], bod
     if path is None:
         return
     document = {"experiment": experiment, "version": __version__, "settings": settings, **body}
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    if path == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(text)
+        return
     try:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+        path.write_bytes(text)
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}. Name a file in a folder that exists.") from None
     console.print(f"  figures as JSON: {path}", highlight=False)
@@ -60,7 +97,6 @@ def write_json(path: Path | None, experiment: str, settings: dict[str, Any], bod
 
 def save_figure(figure: Any, folder: Path, name: str) -> None:
     """Write a figure as PNG and SVG and say where."""
-    folder.mkdir(parents=True, exist_ok=True)
     for ending in ("png", "svg"):
         metadata = {"Date": None} if ending == "svg" else None
         figure.savefig(folder / f"{name}.{ending}", dpi=160, bbox_inches="tight", metadata=metadata)

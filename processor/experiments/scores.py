@@ -17,7 +17,7 @@ from .simulate import Run
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Mean and standard deviation over the runs that have such cases; NaN if none has."""
+    """Mean and standard deviation over the runs that have such cases; NaN where there is none, or only one to vary."""
 
     mean: float
     std: float
@@ -25,10 +25,11 @@ class Figure(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, values: Floats) -> Figure:
         known = values[~np.isnan(values)]
-        return cls(float(known.mean()), float(known.std())) if len(known) else cls(nan, nan)
+        spread = float(known.std()) if len(known) > 1 else nan
+        return cls(float(known.mean()), spread) if len(known) else cls(nan, nan)
 
     def __format__(self, _: str) -> str:
-        return f"{short(self.mean)} ± {short(self.std)}"
+        return short(self.mean) if isnan(self.std) else f"{short(self.mean)} ± {short(self.std)}"
 
 
 def short(figure: float) -> str:

@@ -15,7 +15,7 @@ from producers.synthetic import Cases, Population, one_cell_experts, paper_popul
 from . import figures, lineup
 from .abstention import LongRun, long_run, uniform_fallback
 from .parallel import chunks, in_parallel
-from .report import save_figure, table, write_json
+from .report import runs_of, save_figure, table, write_json
 from .scores import Figure, Scores, score, short
 from .simulate import PositiveOnly, run_draws, simulate
 
@@ -202,11 +202,11 @@ def experiment(runs: int, rounds: int, seed: int, folder: Path, json: Path | Non
         UNIFORM: long_run(abstaining(), lineup.MIXTURE, uniform_fallback),
     }
     _print(rows, limit, settled, runs, rounds)
-    save_figure(figures.stress_gaps(rows), folder, "stress")
     settings = {"runs": runs, "rounds": rounds, "seed": seed}
     write_json(
         json, "stress", settings, {"rows": rows, "three_by_three_fair_loss": limit, "mixture_under_abstention": settled}
     )
+    save_figure(figures.stress_gaps(rows), folder, "stress")
 
 
 def _row(scenario: str, part: str, policy: Policy, scores: Scores) -> Row:
@@ -239,7 +239,7 @@ def _print(rows: list[Row], limit: float, settled: dict[str, LongRun], runs: int
             for row in rows
         ],
         [
-            f"{runs} runs of {rounds} rounds; gaps (FPR / FNR where there are two labels) · loss.",
+            f"{runs_of(runs, rounds)}; gaps (FPR / FNR where there are two labels) · loss.",
             "Asked for: what the design of this project wants to see, gaps · loss.",
             "Mixture under abstention: where no expert with a share is present, GroupAware's weights say who is asked.",
             "Uniform fallback: all are asked alike. The figure asked for is of that kind; it is not what is shipped.",

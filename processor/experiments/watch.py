@@ -85,13 +85,13 @@ def experiment(runs: int, learner_runs: int, seed: int, folder: Path, json: Path
     learner = watch_learner.rows(learner_runs, seed)
     _print(false_alarms, found, recovered)
     watch_learner.show(learner)
-    save_figure(watch_figure.drift_and_recovery(seed), folder, "watch")
     write_json(
         json,
         "watch",
         {"runs": runs, "learner_runs": learner_runs, "seed": seed, "watch": WatchSettings()},
         {"false_alarms": false_alarms, "detection": found, "recovery": recovered, "learner": learner},
     )
+    save_figure(watch_figure.drift_and_recovery(seed), folder, "watch")
 
 
 def _run(plan: dict[Scenario, int], seed: int) -> dict[Scenario, Outcome]:
