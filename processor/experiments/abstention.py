@@ -39,7 +39,7 @@ class LongRun(msgspec.Struct, frozen=True):
 def uniform_fallback(policy: Policy, counters: Counters, labels: tuple[str, ...]) -> Rule:
     """A mixture that asks all experts present alike where none of them has a share, and not by GroupAware's weights.
 
-    It gives the figure the design has for abstention; so does a solver that leaves 10⁻¹² of a share everywhere.
+    A solver that leaves 10⁻¹² of a share everywhere leads to the same.
     """
     rule = rule_of(policy, counters, labels)
     return replace(rule, exponents=np.zeros_like(rule.exponents))

@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
     worst_gap: float
     loss: Figure
     expected: str
-    """what the design asks for"""
+    """what two independent simulations of the same formulas gave, made before this code"""
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _row(scenario: str, part: str, policy: Policy, scores: Scores) -> Row:
 def _print(rows: list[Row], limit: float, settled: dict[str, LongRun], runs: int, rounds: int) -> None:
     table(
         "Under stress",
-        ["scenario", "part", "policy", "gaps by label", "loss", "asked for"],
+        ["scenario", "part", "policy", "gaps by label", "loss", "expected"],
         [
             [
                 row.scenario,
@@ -240,9 +240,9 @@ def _print(rows: list[Row], limit: float, settled: dict[str, LongRun], runs: int
         ],
         [
             f"{runs_of(runs, rounds)}; gaps (FPR / FNR where there are two labels) · loss.",
-            "Asked for: what the design of this project wants to see, gaps · loss.",
+            "Expected: what two independent simulations of the same formulas gave, made before this code; gaps · loss.",
             "Mixture under abstention: where no expert with a share is present, GroupAware's weights say who is asked.",
-            "Uniform fallback: all are asked alike. The figure asked for is of that kind; it is not what is shipped.",
+            "Uniform fallback: all are asked alike. The figure expected is of that kind; it is not what is shipped.",
             f"Worked out, the first settles at {_settled(settled['all'])}, the second at {_settled(settled[UNIFORM])}.",
             f"3 × 3: no mixture with exactly equal error rates loses less than {limit:.3f}.",
         ],

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from processor.core.exact import ONE
-from processor.core.figures.bounds import paper_bounds
+from processor.core.figures.bounds import delayed_regret, paper_bounds
 from processor.core.rules.policies import rule_of
 
 from .books import IN_FORCE, Book, Books, Case
@@ -193,6 +193,12 @@ def _rule_series(sheet: Sheet, book: Book) -> None:
     if settings.policy.has_instances:
         bounds = paper_bounds(rule, counters, settings.prior)
         sheet.put("regret_bound", bounds.regret, tenant=book.name)
+        waiting = sum(case.label is None for case in book.cases.values())
+        late = [
+            delayed_regret(len(axes.experts), -log(keep), int(n), int(n) * waiting)
+            for keep, n in zip(rule.keep[0].flat, counters.labels[0].flat, strict=True)
+        ]
+        sheet.put("delayed_regret_bound", sum(late), tenant=book.name)
         sheet.put("gap_bound", max(bounds.gap), tenant=book.name, gamma="one")
         sheet.put("gap_bound", max(bounds.gap_printed), tenant=book.name, gamma="printed")
     sheet.put("regret_per_round", _regret(book), tenant=book.name)

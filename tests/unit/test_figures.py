@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import isnan
+from math import isnan, log
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from processor.core import IN_FORCE, rule_of
 from processor.core.counting.counters import Counters
 from processor.core.figures.attainable import least_gap
-from processor.core.figures.bounds import paper_bounds
+from processor.core.figures.bounds import delayed_regret, paper_bounds
 from processor.core.figures.confidence import interval
 from processor.core.rules.estimates import estimate
 from processor.core.settings import Policy, Prior, Settings
@@ -110,9 +110,13 @@ def test_bounds_of_many_are_the_papers_bounds_of_each(seed: int, groups: int, ex
     names = axes(groups, 2, experts)
     many = [random_counters(np.random.default_rng(seed + i), names, 1) for i in range(3)]
     stacked = Counters.stack(many)
-    found = bounds_of(rule_of(policy, stacked, names.labels), stacked, Prior())
+    found = bounds_of(rule_of(policy, stacked, names.labels), stacked, Prior(), np.array([0.0, 7.0, 500.0]))
     for i, counters in enumerate(many):
-        plain = paper_bounds(rule_of(policy, counters, names.labels), counters)
+        rule, waiting = rule_of(policy, counters, names.labels), (0, 7, 500)[i]
+        plain = paper_bounds(rule, counters)
+        instances = zip(rule.keep[0].flat, counters.labels[0].flat, strict=True)
+        late = sum(delayed_regret(experts, -log(keep), int(n), int(n) * waiting) for keep, n in instances)
+        assert found["delayed_regret"][i] == pytest.approx(late, rel=1e-12)
         assert found["regret"][i] == pytest.approx(plain.regret, rel=1e-12)
         assert found["gap"][i] == pytest.approx(max(plain.gap), rel=1e-12)
         assert found["gap_printed"][i] == pytest.approx(max(plain.gap_printed), rel=1e-12)

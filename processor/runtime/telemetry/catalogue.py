@@ -159,6 +159,11 @@ TENANTS = (
     _gauge("regret_per_round", "Error rate in force minus that of the best single expert in hindsight.", "tenant"),
     _gauge("regret_bound", "The paper's bound on the regret so far, at the current q.", "tenant"),
     _gauge(
+        "delayed_regret_bound",
+        "What late labels can cost in regret at most, were each as many rounds late as decisions are pending now.",
+        "tenant",
+    ),
+    _gauge(
         "gap_bound",
         "The paper's bound on the gap of the worst true label, at the current q. gamma: printed (the paper's), one "
         "(which holds for 0/1 losses).",

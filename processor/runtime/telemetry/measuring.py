@@ -72,7 +72,8 @@ def _alike(cases: Sequence[Case]) -> list[TenantFigures]:
     settings, axes = first.rules.settings, first.learner.state.axes
     learnt = rule_counters([case.tenant for case in cases])
     rule = rule_of(settings.policy, learnt, axes.labels, settings.prior)
-    bounds = bounds_of(rule, learnt, settings.prior) if settings.policy.has_instances else None
+    pending = np.array([case.tenant.waits.pending for case in cases], dtype=np.float64)
+    bounds = bounds_of(rule, learnt, settings.prior, pending) if settings.policy.has_instances else None
     lifetime = Counters.stack([case.tenant.learner.state.lifetime for case in cases])
     regret = regret_per_round(lifetime, axes.policy_index[IN_FORCE], first.learner.hidden).tolist()
     windows = _windows(cases, lifetime)

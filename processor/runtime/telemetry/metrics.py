@@ -17,7 +17,7 @@ from .alert_figures import pair_name
 from .catalogue import MOST_SERIES, OTHER, OUTCOMES, TOTALS, Families
 from .figures import LIFETIME, TenantFigures, WindowFigures
 from .observer import Observer
-from .paper_bounds import GAP, GAP_PRINTED, REGRET
+from .paper_bounds import DELAYED, GAP, GAP_PRINTED, REGRET
 from .status import Status
 
 Sample = tuple[GaugeMetricFamily, list[str], float]
@@ -143,7 +143,7 @@ class _Tenants:
         self._wealth = gauge("alert_wealth", "kind", "label", "groups")
         self._learning, self._one_sided = gauge("watch_learning"), gauge("one_sided_labels")
         self._constant, self._dropped = gauge("constant_experts"), gauge("series_dropped")
-        self._absent = gauge("absent_experts")
+        self._absent, self._delayed = gauge("absent_experts"), gauge("delayed_regret_bound")
 
     def add(self, tenants: Sequence[TenantFigures]) -> None:
         for figures in tenants:
@@ -197,6 +197,7 @@ class _Tenants:
         yield self._regret, [name], figures.regret
         if bounds:
             yield self._regret_bound, [name], bounds[REGRET]
+            yield self._delayed, [name], bounds[DELAYED]
             yield self._gap_bound, [name, "one"], bounds[GAP]
             yield self._gap_bound, [name, "printed"], bounds[GAP_PRINTED]
         yield self._oldest, [name], figures.oldest_pending

@@ -14,13 +14,15 @@ from processor.core.rules.estimates import cross_instance, estimate, weights
 from processor.core.rules.rule import Rule
 from processor.core.settings import Prior
 
-REGRET, GAP, GAP_PRINTED = "regret", "gap", "gap_printed"
+REGRET, DELAYED, GAP, GAP_PRINTED = "regret", "delayed_regret", "gap", "gap_printed"
 
 
-def bounds_of(rule: Rule, counters: Counters, prior: Prior) -> dict[str, list[float]]:
+def bounds_of(rule: Rule, counters: Counters, prior: Prior, pending: Floats) -> dict[str, list[float]]:
     """Per learner: the regret so far, and the gap of the worst label and pair of groups with both readings of γ.
 
-    The same as ``core.figures.bounds.paper_bounds`` for each of them, and so only for policies with instances.
+    With late labels, ``core.figures.bounds.delayed_regret`` of every instance, each of its labels taken to have come as
+    many rounds late as decisions are ``pending``. The others are those of
+    ``core.figures.bounds.paper_bounds`` for each learner, and so only for policies with instances.
     """
     estimates = estimate(counters, prior)
     experts = rule.exponents.shape[3]
@@ -35,9 +37,17 @@ def bounds_of(rule: Rule, counters: Counters, prior: Prior) -> dict[str, list[fl
     printed = np.array([printed_gamma(min(float(one), 0.499)) for one in eta])
     return {
         REGRET: regret.tolist(),
+        DELAYED: _delayed(-np.log(rule.keep), estimates.labels, experts, pending).tolist(),
         GAP: _gap_bound(eta, np.ones_like(eta), estimates.error, extra).tolist(),
         GAP_PRINTED: _gap_bound(eta, printed, estimates.error, extra).tolist(),
     }
+
+
+def _delayed(rate: Floats, labels: Floats, experts: int, pending: Floats) -> Floats:
+    """Σ ln d / β + β (n/8 + D) over the instances; ``rate`` is β and ``labels`` n, both [b, g, k]."""
+    late = 0.125 + pending[:, None, None]
+    bound: Floats = (log(max(experts, 2)) / rate + rate * labels * late).sum(axis=(1, 2))
+    return bound
 
 
 def _gap_bound(eta: Floats, gamma: Floats, error: Floats, extra: Floats) -> Floats:
