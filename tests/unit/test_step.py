@@ -349,8 +349,9 @@ def test_a_record_that_breaks_the_step_is_found_and_the_others_go_on() -> None:
     raws = [bench.request(str(i), tenant="boom" if i in (3, 7) else "t") for i in range(10)]
     asked = decode(*apart(raws), 0, 1, 1_000, terms, set())
     reported: list[Exception] = []
-    outcome, poison = step_around_faults(
-        bench.partition, apart(raws), asked, dict.fromkeys(asked.ids), {}, 1_000, 1_000, terms, reported.append
+    poison: set[tuple[str, int]] = set()
+    outcome = step_around_faults(
+        bench.partition, apart(raws), asked, dict.fromkeys(asked.ids), {}, 1_000, 1_000, terms, reported.append, poison
     )
     assert poison == {(REQUESTS, 4), (REQUESTS, 8)}
     assert len(outcome.decisions) == 8

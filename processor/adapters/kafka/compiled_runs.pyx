@@ -1,13 +1,14 @@
-"""What a fetch brings, made what the core reads. The plain version is in ``kafka_runs``."""
+"""What a fetch brings, made what the core reads. The plain version is in ``runs``."""
 
 from libc.stdint cimport int64_t
 
+from processor.adapters.kafka.headers import carried
 from processor.adapters.log import At, Piece
 from processor.core.stream.batch import Raw
 
 
 def runs(list messages, dict positions, sources):
-    """See ``kafka_runs.runs``."""
+    """See ``runs.plain_runs``."""
     cdef list found = [], records = None
     cdef object topic = None, partition = None, at = None, source = None
     cdef int64_t offset, wanted = 0
@@ -27,7 +28,10 @@ def runs(list messages, dict positions, sources):
         offset = message.offset()
         if started and offset >= wanted:
             wanted = positions[at] = offset + 1
-            headers = message.headers()
+            try:
+                headers = message.headers()
+            except (SystemError, UnicodeDecodeError):  # a name that is no text: see ``headers.headers_of``
+                headers = None
             records.append(
                 Raw(
                     source,
@@ -35,7 +39,7 @@ def runs(list messages, dict positions, sources):
                     (<tuple>message.timestamp())[1],
                     message.key(),
                     message.value(),
-                    tuple(headers) if headers else (),
+                    carried(headers) if headers else (),
                 )
             )
     return found

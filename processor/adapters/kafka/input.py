@@ -10,13 +10,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from processor.adapters.kafka.errors import NOT_KEPT, REMEDY, error_of, made, meaning, says
+from processor.adapters.kafka.headers import headers_of
 from processor.adapters.kafka.membership import parsed
 from processor.adapters.kafka.runs import NEVER, runs
 from processor.adapters.kafka.settings import GroupProtocol, Properties, consumer_properties
 from processor.adapters.log import (
     At,
     Committed,
-    Headers,
     Listener,
     LogError,
     Membership,
@@ -43,13 +43,14 @@ PASSING = frozenset(
     }
 )
 MOST_REJOINS, REJOIN_WINDOW = 5, 60.0
+MOST_AT_ONCE = 1_000_000
+"""The client takes no more."""
 # The partition's fetcher has not started yet, or is about to stop.
 NOT_YET = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
 
 
 def record_of(message: Message) -> Record:
     """The message as our own record."""
-    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # bytes, since we read them
     return Record(
         message.topic() or "",
         message.partition() or 0,
@@ -57,7 +58,7 @@ def record_of(message: Message) -> Record:
         message.timestamp()[1],
         message.key(),
         message.value(),
-        headers,
+        headers_of(message),
     )
 
 
@@ -230,7 +231,7 @@ class KafkaInput:
         # While a seek is outstanding a long wait would be a wait for nothing.
         wait = min(timeout, 0.05) if self._unsought else timeout
         try:
-            messages = self._consumer.consume(most, wait)
+            messages = self._consumer.consume(min(most, MOST_AT_ONCE), wait)
         except KafkaException as problem:
             self._noted(error_of(problem))
             raise self._meaning(error_of(problem), "reading") from problem

@@ -89,9 +89,16 @@ class KafkaOutput:
                 deadline = deadline or self._clock() + self._timeout
                 if self._clock() > deadline:
                     raise Rewind(f"sending to {at.topic}: the queue did not drain in {self._timeout} s") from None
-                producer.poll(0.1)  # the queue is full: deliver some
+                self._deliver_some(producer, at)
             except KafkaException as problem:
                 raise self._unsendable(error_of(problem), at) from problem
+
+    def _deliver_some(self, producer: Producer, at: At) -> None:
+        """The queue is full."""
+        try:
+            producer.poll(0.1)
+        except KafkaException as problem:
+            raise self._unsendable(error_of(problem), at) from problem
 
     def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
         produce, at = self._ready().produce, At(topic, -1)

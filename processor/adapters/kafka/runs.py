@@ -7,6 +7,8 @@ from confluent_kafka import Message
 from processor.adapters.log import At, Piece, Sources
 from processor.core.stream.batch import Raw
 
+from .headers import headers_of
+
 NEVER = 1 << 63
 
 
@@ -32,7 +34,6 @@ def plain_runs(messages: list[Message], positions: dict[At, int], sources: Sourc
         offset: int = message.offset()  # type: ignore[assignment]
         if offset >= positions.get(at, NEVER):
             positions[at] = offset + 1
-            headers = message.headers()
             records.append(
                 Raw(
                     sources[at.topic],
@@ -40,7 +41,7 @@ def plain_runs(messages: list[Message], positions: dict[At, int], sources: Sourc
                     message.timestamp()[1],
                     message.key(),
                     message.value(),
-                    tuple(headers) if headers else (),  # type: ignore[arg-type]  # bytes, since we read them
+                    headers_of(message),
                 )
             )
     return found

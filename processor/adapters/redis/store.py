@@ -365,12 +365,15 @@ def _connector(url: str, cluster: bool, timeout: float) -> Callable[[], Any]:
     return connect
 
 
-_REMEDIES = {
+_MENDABLE = {
     "OOM": "It is full. Raise maxmemory, or keep fewer pending decisions (shorter horizons).",
+    "MISCONF": "It cannot save to its disk and refuses writes. Look at its log and its disk.",
+}
+"""What a person can put right while we wait: until then partitions stand still, with this as the reason."""
+_REMEDIES = {
     "NOAUTH": "It wants a password. Put user and password into the address.",
     "WRONGPASS": "Correct user and password in the address.",
     "NOPERM": "The user lacks rights. Allow scripts, transactions, hash and sorted-set commands on its keys.",
-    "MISCONF": "It cannot save to its disk and refuses writes. Look at its log and its disk.",
     "WRONGTYPE": "Something else uses keys of the same name. Choose another prefix.",
     "MOVED": "It is part of a cluster. Set cluster to true.",
     "Cluster mode is not enabled": "It is no cluster. Set cluster to false.",
@@ -391,6 +394,8 @@ def _translated(error: Exception, address: Address) -> StoreError:
         text = f"MOVED {text}"
     elif isinstance(error, (AuthenticationError, AuthorizationError)) and not _LASTING.search(text):
         text = f"WRONGPASS {text}"
+    if found := re.search("|".join(_MENDABLE), text):
+        return StoreUnavailable(f"{address}: {text}. {_MENDABLE[found[0]]}")
     if found := _LASTING.search(text):
         return StoreUnusable(f"{address}: {text}. {_REMEDIES[found[0]]}")
     if not isinstance(error, ResponseError) or _PASSING.search(text):

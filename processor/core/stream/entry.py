@@ -140,6 +140,9 @@ class Parked(msgspec.Struct, frozen=True, gc=False):
         return _PARKED.pack(PARKED, self.tenant, self.remove, self.timestamp, self.offset, self.label) + self.payload
 
 
+MOST_PARKED = 0xFFFF - _PARKED.size
+"""Bytes of a label that is to wait for its request: the length of an entry is written in two."""
+
 Entry = Pending | Settled | Parked
 
 

@@ -10,7 +10,7 @@ from processor.core.watching.alerts import Change
 
 from .batch import Raw, Read, Terms
 from .draft import Draft
-from .entry import PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, decode_entry
+from .entry import MOST_PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, decode_entry
 from .events import FeedbackEvent, Reason
 from .joining import Joined
 from .partition import Partition
@@ -131,6 +131,10 @@ class Labelling(Draft):
                     continue
                 tenant = self._labelling_tenant(raw, event)
                 if tenant is None:
+                    continue
+                if len(raw.received or b"") > MOST_PARKED:
+                    detail = f"a label that comes before its request may have at most {MOST_PARKED} bytes"
+                    self.dead(raw, Reason.LIMIT, detail, tenant)
                     continue
                 at, label = self.time_of(raw), tenant.names.labels.known[event.label]
                 until = self.slot_of(max(self.clock, at) + tenant.rules.parking)

@@ -21,16 +21,20 @@ def step_around_faults(
     now: int,
     terms: Terms,
     report: Callable[[Exception], None],
+    poison: Poison,
     acknowledged: Sequence[tuple[str, int]] = (),
-) -> tuple[Outcome, Poison]:
-    """Step; should that fail, find the records at fault and step without them. Requests and labels were taken."""
+) -> Outcome:
+    """Step; should that fail, find the records at fault and step without them. Requests and labels were taken.
+
+    ``poison`` are those found before, which ``asked`` is without; what is found now is added to them.
+    """
     try:
-        return step(partition, asked, entries, slabs, clock, terms, acknowledged), set()
+        return step(partition, asked, entries, slabs, clock, terms, acknowledged)
     except Exception as error:  # the boundary that keeps a partition moving
         report(error)
-    poison = _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, terms)
+    poison |= _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, terms, poison)
     without = decode(*taken, partition.number, partition.partitions, now, terms, poison)
-    return step(partition, without, entries, slabs, clock, terms, acknowledged), poison
+    return step(partition, without, entries, slabs, clock, terms, acknowledged)
 
 
 def _bisect(
@@ -40,9 +44,10 @@ def _bisect(
     clock: int,
     now: int,
     terms: Terms,
+    known: Poison,
 ) -> Poison:
     """The records that fail by themselves or together with the good ones before them."""
-    poison: Poison = set()
+    poison = set(known)
 
     def fails(part: Sequence[Raw]) -> bool:
         asked = decode(*apart(part), partition.number, partition.partitions, now, terms, poison)

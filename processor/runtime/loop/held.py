@@ -19,6 +19,8 @@ from itertools import accumulate
 from processor.core.stream.batch import Raw
 
 FOREVER = 1 << 63
+MOST_BYTES = 16 << 20
+"""of one input in a batch: a transaction must end before its time is over"""
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Held:
     """the latest timestamp up to and including each record: it never falls, so it can be searched"""
     let_go_at: int = 0
     """the same of the last record that was let go"""
+    size: int = 0
+    """of the records, in bytes"""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -56,13 +60,21 @@ class Held:
             times[0] = max(times[0], self.reached)
             self.latest += times if times == sorted(times) else accumulate(times, max)
             self.records += records
+            self.size += size_of(records)
             self.next = records[-1].offset + 1
 
     def let_go(self, count: int) -> None:
         """So many, the first, are committed."""
         if count:
             self.let_go_at = self.latest[count - 1]
+            self.size -= size_of(self.records[:count])
             del self.records[:count], self.latest[:count]
+
+    def fitting(self, most: int) -> int:
+        """How many records, at most so many, make a batch of a size: by what those that are held weigh."""
+        if self.size <= MOST_BYTES:
+            return most
+        return max(1, min(most, MOST_BYTES * len(self) // self.size))
 
     def limit(self, most: int, caught_up: bool) -> int | None:
         """Up to which time the other input may be taken along with at most so many of this one. None: it has no say."""
@@ -73,6 +85,11 @@ class Held:
     def until(self, time: int, most: int) -> int:
         """How many of the first ``most`` are not later than that."""
         return bisect_right(self.latest, time, 0, min(most, len(self)))
+
+
+def size_of(records: Sequence[Raw]) -> int:
+    """In bytes, but for what each costs whatever is in it."""
+    return sum([len(record.value) for record in records if record.value is not None])
 
 
 def takeable(requests: Held, feedback: Held, most: int, caught_up: tuple[bool, bool], present: int) -> tuple[int, int]:

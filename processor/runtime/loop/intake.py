@@ -13,8 +13,8 @@ from .held import takeable
 from .owned import Owned, Pace
 from .recovery import Topics
 
-MOST_RECORDS = 40_000
-"""of one input in a batch: the hashes of more would not fit into the journal"""
+MOST_BYTES_HELD = 64 << 20
+"""of one input of a partition, or it is paused"""
 FULL_BUFFERS = 2
 """An input of a partition is paused once it holds this many batches."""
 FEW = 20
@@ -61,10 +61,11 @@ class Intake:
         plenty = max(FULL_BUFFERS * enough, self.pace.most_held)
         for owned in those:
             for topic, held in owned.held.items():
-                if topic not in owned.paused and len(held) >= plenty:
+                full = max(len(held) / plenty, held.size / MOST_BYTES_HELD)
+                if topic not in owned.paused and full >= 1:
                     owned.paused.add(topic)
                     self.source.pause([At(topic, owned.number)])
-                elif topic in owned.paused and 2 * len(held) < plenty:
+                elif topic in owned.paused and 2 * full < 1:
                     self.read_on(owned, topic)
 
     def start(self, owned: Owned) -> None:
@@ -83,14 +84,17 @@ class Intake:
 
     def look_ahead(self, those: Iterable[Owned], enough: int) -> None:
         """Work out what the next batch of each may take."""
-        most, now, present = min(enough, MOST_RECORDS), self.tick(), self.wall() - self.pace.present
+        now, present = self.tick(), self.wall() - self.pace.present
         for owned in those:
             requests, feedback = (owned.held[topic] for topic in self.topics.inputs)
+            most = min(enough, owned.at_most, requests.fitting(enough), feedback.fitting(enough))
             caught_up = (
                 self._caught_up(owned, self.topics.requests, most // FEW),
                 self._caught_up(owned, self.topics.feedback, most // FEW),
             )
-            counts = takeable(requests, feedback, most, caught_up, present)
+            counts = takeable(
+                requests, feedback, min(requests.fitting(most), feedback.fitting(most)), caught_up, present
+            )
             owned.may_take(dict(zip(self.topics.inputs, counts, strict=True)), now)
 
     def taken(self, owned: Owned) -> dict[str, list[Raw]]:

@@ -11,8 +11,12 @@ from processor.adapters.store import Applied
 from processor.core.stream.partition import Partition
 
 from .breaker import Breaker
+from .faults import Poison
 from .held import Held
 from .snapshots import Snapshots
+
+MOST_RECORDS = 40_000
+"""of one input in a batch: the hashes of more would not fit into the journal"""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,10 @@ class Owned:
     applying: Future[Applied] | None = None
     """the store is being told of the last batch"""
     trouble: str = ""
+    poison: Poison = field(default_factory=set)
+    """records found to be at fault and not committed yet: they are looked for once, however often their batch is"""
+    at_most: int = MOST_RECORDS
+    """records of each input that the next batch may take; fewer where the journal could not hold what they lead to"""
 
     @property
     def ready(self) -> bool:

@@ -59,7 +59,7 @@ def _publish_dead_letter(output: Output, topics: Topics, number: int, letter: De
         value = value[:1_000]
     ours = tuple((f"gforce.{name}", text.encode()) for name, text in facts.items())
     theirs = tuple((name, content) for name, content in raw.headers if not name.startswith("gforce."))
-    if sum(len(content or b"") for _, content in theirs) > MAX_KEY:
+    if sum(len(name) + len(content or b"") for name, content in theirs) > MAX_KEY:
         theirs = ()
     key = raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None
     output.send(At(topics.dead_letters, -1), key, value, theirs + ours)

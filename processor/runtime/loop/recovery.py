@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from processor.adapters.log import At, Committed, Reader, Retry, Stop
 from processor.adapters.store import Applied, Store
-from processor.core.stream.batch import FEEDBACK, REQUESTS
+from processor.core.stream.batch import FEEDBACK, REQUESTS, Terms
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest
 from processor.core.stream.partition import Partition, RulesFor, partition_from_fields, stored_partitions
@@ -38,6 +40,11 @@ class Topics:
         return (self.requests, self.feedback)
 
     @property
+    def alike(self) -> tuple[str, ...]:
+        """Those that must have the same number of partitions."""
+        return (self.requests, self.feedback, self.journal, self.changelog)
+
+    @property
     def sources(self) -> dict[str, str]:
         """Which of the core's inputs each of them is."""
         return {self.requests: REQUESTS, self.feedback: FEEDBACK}
@@ -56,6 +63,23 @@ class Recovered:
     """next offset of each input"""
     replayed: int
     """batches taken from the changelog"""
+
+
+def check_slot(partition: Partition, terms: Terms) -> None:
+    """What waits is stored by slot: under another width all of it would be due at once, or never."""
+    if not partition.terms:
+        return
+    before = msgspec.json.decode(partition.terms, type=_Slot).slot
+    if before != terms.slot:
+        raise Stop(
+            f"processing.slot_ms is {terms.slot} and the state of partition {partition.number} was made with {before}: "
+            "all pending decisions would expire at once, or never. Set it back, or start a new lineage with "
+            "`gforce reset`."
+        )
+
+
+class _Slot(msgspec.Struct):
+    slot: int
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,16 @@ from itertools import islice
 
 from processor.adapters.codec import Codec
 from processor.adapters.log import At, Fenced, Input, LogError, Membership, Output, Reader, Retry, Stop
-from processor.adapters.store import Applied, Page, Store, StoreError, StoreFenced, StoreUnusable, View
+from processor.adapters.store import (
+    Applied,
+    Page,
+    Store,
+    StoreError,
+    StoreFenced,
+    StoreUnavailable,
+    StoreUnusable,
+    View,
+)
 from processor.core.stream.identity import Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import SLOTS_PER_BATCH, Asked, Outcome, Terms, advanced, decode, due_slot
@@ -27,9 +36,14 @@ from .faults import step_around_faults
 from .held import Held
 from .intake import TIMESTAMP, Intake
 from .latencies import Latencies
-from .owned import Owned, Pace
-from .recovery import Recovery, Topics
+from .owned import MOST_RECORDS, Owned, Pace
+from .recovery import Recovery, Topics, check_slot
 from .transactions import Fate, Transactions
+
+MOST_JOURNALED = 2 << 20
+"""Bytes of configurations in one batch: with more of them the journal's record would not fit into a message."""
+LARGEST_TRANSACTION = 200_000
+"""Records that are waited for, however many tenants there are."""
 
 __all__ = ["Owned", "Pace", "Worker"]
 
@@ -70,6 +84,7 @@ class Worker:
         self.latencies = Latencies()
         self._assigned: set[At] = set()
         self._quiet = False
+        self._store_away_until = 0
         self.input = make_input(self)
         self.intake = Intake(topics, self.input, terms, pace, wall, tick, codec)
         self.transactions = Transactions(topics, make_output, codec, tick, pace.retry_after // 10, self.totals)
@@ -100,8 +115,9 @@ class Worker:
     def drain(self) -> None:
         """Commit what has been read and is not held back, for a graceful stop."""
         ready = [owned for owned in self.owned.values() if owned.ready]
-        self.intake.look_ahead(ready, self._enough())
-        self._commit([owned for owned in ready if owned.takeable])
+        if self.transactions.output is not None:  # else Kafka is away, and what was read is read again
+            self.intake.look_ahead(ready, self._enough())
+            self._commit([owned for owned in ready if owned.takeable])
         self._await_applied(self.owned.values())
 
     def close(self) -> None:
@@ -178,12 +194,11 @@ class Worker:
                 owned.trouble = str(error)
 
     def _recover_one(self, owned: Owned) -> None:
-        partitions = self.reader.partitions(self.topics.requests)
-        if partitions is None:
-            raise Stop(f"there is no topic {self.topics.requests}: create the topics with `gforce topics create`")
+        partitions = self._partitions()
         self._await_applied(self.owned.values())
         owned.token = self._token(owned.number)
         recovered = self.recovery.recover(owned.number, partitions, owned.token)
+        check_slot(recovered.partition, self.terms)
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
         owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
         owned.last_timestamp, owned.trouble = {}, ""
@@ -200,8 +215,23 @@ class Worker:
             },
         )
 
+    def _partitions(self) -> int:
+        """How many each of these topics has. With fewer in one of them, records of some tenants would never be read."""
+        counts = {topic: self.reader.partitions(topic) for topic in self.topics.alike}
+        for topic, count in counts.items():
+            if count is None:
+                raise Stop(f"there is no topic {topic}: create the topics with `gforce topics create`")
+        if len(set(counts.values())) > 1:
+            told = ", ".join(f"{topic} {count}" for topic, count in counts.items())
+            raise Stop(
+                f"these topics must have the same number of partitions and have not: {told}. Partitions cannot be "
+                "taken away: give the others as many, then start a new lineage with `gforce reset`."
+            )
+        return counts[self.topics.requests] or 0
+
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
+        self.notify("recovering", {"partition": owned.number, "why": why})
         owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
         owned.retry_at, owned.trouble = 0, why
         if self.owned.get(owned.number) is owned:
@@ -231,7 +261,7 @@ class Worker:
     def _enough(self) -> int:
         """How many records make a transaction."""
         tenants = sum(len(owned.partition.tenants) for owned in self.owned.values() if owned.partition is not None)
-        return max(self.pace.most_records, self.pace.for_each_tenant * tenants)
+        return max(self.pace.most_records, min(self.pace.for_each_tenant * tenants, LARGEST_TRANSACTION))
 
     def _idle_due(self, owned: Owned, now: int) -> bool:
         """Without input time goes on too: look once per slot whether something has become due. A person waits for
@@ -287,7 +317,7 @@ class Worker:
         clock = self.intake.clock(owned, taken, now)
         ranges = self.hashing.submit(ranges_of, owned.positions, taken)
         requests, feedback = taken.values()
-        asked = decode(requests, feedback, owned.number, owned.partition.partitions, now, self.terms, set())
+        asked = decode(requests, feedback, owned.number, owned.partition.partitions, now, self.terms, owned.poison)
         ids = asked.ids
         cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if requests or feedback else None
         answer = self._aside(owned).submit(self._read, owned, ids, clock, cursor)
@@ -297,7 +327,12 @@ class Worker:
         return self.aside[owned.number % len(self.aside)]
 
     def _read(self, owned: Owned, ids: list[bytes], clock: int, cursor: bytes | None) -> tuple[View, Page | None]:
-        """What the batch needs, and the next slice of a snapshot if one is under way. Runs aside."""
+        """What the batch needs, and the next slice of a snapshot if one is under way. Runs aside.
+
+        Where the store has just failed to answer, nobody waits for it again: each wait is as long as its timeout.
+        """
+        if self.tick() < self._store_away_until:
+            raise StoreUnavailable("the store has not answered the question before this one")
         view = self._look_up(owned, ids, clock)
         if cursor is None:
             return view, None
@@ -317,8 +352,9 @@ class Worker:
         except StoreUnusable:
             raise
         except StoreError as error:
+            self._store_away_until = self.tick() + self.pace.retry_after
             if owned.ready:
-                owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
+                owned.retry_at, owned.trouble = self._store_away_until, str(error)
             return None
         partition = owned.partition
         if partition is None:
@@ -330,7 +366,7 @@ class Worker:
             return None
         if self._breaks(owned, asked, question.seen):
             return None
-        outcome, poison = step_around_faults(
+        outcome = step_around_faults(
             partition,
             question.inputs,
             asked,
@@ -340,9 +376,14 @@ class Worker:
             question.now,
             self.terms,
             lambda error: self.notify("internal", {"partition": owned.number, "error": repr(error)}),
+            owned.poison,
             owned.acknowledged,
         )
-        batch = self._batch(question, outcome, sorted(poison))
+        if _journal_bytes(outcome) > MOST_JOURNALED and question.seen > 1:
+            owned.at_most = max(question.seen // 4, 1)
+            return None
+        taken = {(raw.source, raw.offset) for raws in question.inputs for raw in raws} if owned.poison else set()
+        batch = self._batch(question, outcome, sorted(owned.poison & taken))
         batch.page = page
         return batch
 
@@ -391,6 +432,11 @@ class Worker:
         del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.trouble = self.tick(), ""
         self._advance_snapshot(batch)
+        owned.breaker.passed(
+            batch.question.seen, batch.question.asked.garbage, self.pace.breaker_records, self.pace.breaker_share
+        )
+        owned.poison.difference_update(batch.poison)
+        owned.at_most = min(2 * owned.at_most, MOST_RECORDS)
         self.totals["batches"] += 1
         self.totals["records"] += batch.question.seen
         self.totals.update(batch.outcome.tally)
@@ -438,3 +484,8 @@ class Worker:
 
     def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
         return self.store.apply(owned.number, owned.token, identity, before, writes)
+
+
+def _journal_bytes(outcome: Outcome) -> int:
+    """What the journal's record holds beside hashes: who is under which rules, and rules it has not seen."""
+    return sum(len(name) + len(text) for told in (outcome.rules, outcome.configs) for name, text in told.items())
