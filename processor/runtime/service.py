@@ -27,6 +27,15 @@ SWITCH_EVERY = 0.001
 hash for it have little to do before they wait for something else. With Python's 5 ms it waits for them instead."""
 
 
+LEVELS = {
+    "breaker": logging.ERROR,
+    "internal": logging.ERROR,
+    "not trimmed": logging.WARNING,
+    "recovering": logging.WARNING,
+}
+"""of what is told besides that all goes well"""
+
+
 class Service:
     """Runs a worker until it is told to stop."""
 
@@ -106,10 +115,12 @@ class Service:
         now = {p.number: p for p in self._status.partitions if p.state == "stalled"}
         for number in sorted(now.keys() - known):
             log(logging.ERROR, "stalled", partition=number, seconds=round(now[number].still), why=now[number].trouble)
+        for number in sorted(known - now.keys()):
+            log(logging.INFO, "moves again", partition=number)
         return set(now)
 
     def _notify(self, event: str, details: dict[str, object]) -> None:
-        level = {"breaker": logging.ERROR, "internal": logging.ERROR}.get(event, logging.INFO)
+        level = LEVELS.get(event, logging.INFO)
         if event == "breaker":
             details = {
                 **details,
