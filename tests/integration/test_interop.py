@@ -87,3 +87,23 @@ def test_a_producer_without_murmur2_finds_its_strays_among_the_dead_letters(depl
     at_home = {landed[place] for place in landed if place not in strays}
     decided = eventually(deployment.decisions, lambda found: len(found) >= len(at_home))
     assert sorted(tenant for tenant, _ in decided) == sorted(at_home)
+
+
+def test_headers_that_no_client_of_ours_can_read_stop_nobody(deployment: Deployment) -> None:
+    """A name that is no text, and a record that is nearly all header: both are decided, without their headers."""
+    processor = deployment.processor().start_ready()
+    hostile = [b"-H", b"b\xff\xfead=1"], [b"-H", b"n" * 100_000 + b"=1"]
+    for number, header in enumerate(hostile):
+        [line] = keyed([deployment.request("t", f"hostile-{number}")])
+        words = ["kcat", "-P", "-b", deployment.bootstrap, "-t", deployment.topic("requests"), *MURMUR2, "-K", "|"]
+        subprocess.run([*map(str.encode, words), *header], input=line.encode(), timeout=DEADLINE, check=True)
+    deployment.send(
+        "feedback", [(b"t", deployment.label("t", "nobody")[1][:-1] + b', "note": "%s"}' % (b"x" * 70_000))]
+    )
+    deployment.send("requests", [deployment.request("t", "ordinary")])
+    decisions = eventually(lambda: deployment.records("decisions"), lambda found: len(found) >= 3, "three decisions")
+    assert sorted(found.json["decision_id"] for found in decisions) == ["hostile-0", "hostile-1", "ordinary"]
+    assert all(not found.headers for found in decisions)
+    letters = eventually(deployment.dead_letters, lambda found: len(found) >= 1, "the label")
+    assert [letter.header("gforce.reason") for letter in letters.values()] == [str(Reason.LIMIT)]
+    assert processor.metric("gforce_dead_letters_total", reason="internal") == 0.0
