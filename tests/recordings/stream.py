@@ -32,6 +32,7 @@ class MemorySource:
     topics: dict[Role, str]
     limits: dict[tuple[Role, int], tuple[int, int]] = field(default_factory=dict)
     anchors: dict[int, str] = field(default_factory=dict)
+    holes: dict[tuple[Role, int], list[tuple[int, int]]] = field(default_factory=dict)
 
     def partitions(self, role: Role = "journal") -> list[int]:
         return sorted(number for there, number in self.records if there == role)
@@ -47,6 +48,9 @@ class MemorySource:
 
     def bounds(self, role: Role, partition: int) -> tuple[int, int] | None:
         return self.limits.get((role, partition))
+
+    def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
+        return self.holes.get((role, partition), [])
 
     def anchor(self, partition: int) -> str | None:
         return self.anchors.get(partition)

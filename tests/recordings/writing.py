@@ -37,9 +37,9 @@ def write_recording(source: MemorySource, folder: Path, compression: Compression
                     sha256=sha256(data).hexdigest(),
                 )
             ]
-        ranges.append(
-            RangeEntry(role=role, topic=topic, partition=number, start=start, end=end, target=end, files=files)
-        )
+        entry = RangeEntry(role=role, topic=topic, partition=number, start=start, end=end, target=end, files=files)
+        entry.gaps = source.gaps(role, number) or []
+        ranges.append(entry)
     asked = Asked(roles=list(ROLES), partitions=None, since=[], until=[], compression=compression)
     manifest = Manifest(
         version=__version__,

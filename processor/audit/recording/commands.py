@@ -152,9 +152,16 @@ def _say_recorded(summary: dict[str, Any]) -> None:
     columns = ("topic", "partition", "start", "end", "records", "files", "bytes")
     table("Recorded", columns, [[str(one[column]) for column in columns] for one in summary["ranges"]])
     for one in summary["gone"]:
-        say(f"{one.topic}[{one.partition}]: offsets 0 to {one.until - 1} are gone (retention), it starts after them")
+        say(f"{one.topic}[{one.partition}]: offsets {one.since} to {one.until - 1} are gone {_why_gone(one)}")
     say(f"{summary['records']} records in {summary['folder']}, {summary['added']} of them now")
     say(f"SHA-256 of the manifest, to be kept elsewhere: {summary['manifest_sha256']}")
+
+
+def _why_gone(one: Any) -> str:
+    """Only the changelog is gone on with after a hole, see ``plan``."""
+    if not one.since:
+        return "(retention), it starts after them"
+    return "(trimmed behind a snapshot), it goes on after them: the manifest says so, and an audit does not expect them"
 
 
 def play(

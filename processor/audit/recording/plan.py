@@ -54,11 +54,12 @@ class Order:
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """The beginning of a topic partition that is no longer kept: offsets 0 to ``until``, not included."""
+    """Offsets ``since`` to ``until``, not included, of a topic partition that are no longer kept."""
 
     topic: str
     partition: int
     until: int
+    since: int = 0
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def _resumed(earlier: Manifest, plan: list[Stretch], extents: Mapping[At, Extent
             "folder"
         )
     known = {At(one.topic, one.partition): one for one in earlier.ranges}
+    gone: list[Gone] = []
     for stretch in plan:
         at = stretch.at
         entry = known.get(at)
@@ -185,8 +187,10 @@ def _resumed(earlier: Manifest, plan: list[Stretch], extents: Mapping[At, Extent
         entry.target = max(entry.end, stretch.end)
         first = extents[at][0]
         if entry.end < min(first, entry.target):
-            if entry.role == "changelog":  # trimmed behind later snapshots: that at the start is what is needed
-                entry.target = entry.end
+            if entry.role == "changelog":  # trimmed behind a later snapshot, which what is left begins with
+                gone.append(Gone(at.topic, at.partition, first, entry.end))
+                entry.gaps.append((entry.end, first))
+                entry.end = first
                 continue
             raise Refused(
                 f"{at.topic}[{at.partition}] was recorded up to {entry.end}, and offsets {entry.end} to {first - 1} "
@@ -198,7 +202,7 @@ def _resumed(earlier: Manifest, plan: list[Stretch], extents: Mapping[At, Extent
     earlier.finished, earlier.version, earlier.asked = None, __version__, order.asked
     for entry in earlier.ranges:
         trimmed(order.folder, entry)
-    return Work(earlier, [one for one in earlier.ranges if one.end < one.target], [])
+    return Work(earlier, [one for one in earlier.ranges if one.end < one.target], gone)
 
 
 def now() -> str:

@@ -79,8 +79,13 @@ class Changelog:
     def __init__(self, source: Source, number: int) -> None:
         self.topic, self.number = source.topic("changelog"), number
         self._entries = entries(source, number)
+        self._gaps = source.gaps("changelog", number)
         self._held: Entry | None = None
         self._met = False
+        self._passed = -1
+        """offset of the last entry that was read and is no longer held"""
+        self.trimmed = 0
+        """batches whose writes were gone before they could be recorded"""
 
     def of(self, journal: JournalRecord) -> Entry | None:
         """The entry of this batch, if it is kept."""
@@ -88,18 +93,29 @@ class Changelog:
             self._held = None
             at = (entry.identity.lineage, entry.identity.sequence)
             if at == (journal.lineage, journal.sequence):
-                self._met = True
+                self._met, self._passed = True, entry.offset
                 return entry
             if entry.identity.lineage != journal.lineage or entry.identity.sequence > journal.sequence:
                 self._held = entry
                 return None
+            self._passed = entry.offset
         return None
+
+    def _gone(self) -> bool:
+        """Whether what should come next was gone before it could be recorded: before all there is, or in a gap."""
+        if not self._met or self._gaps is None:
+            return True
+        until = None if self._held is None else self._held.offset
+        return any(self._passed < first and (until is None or end <= until) for first, end in self._gaps)
 
     def compare(self, journal: JournalRecord, identity: Identity, own: bytes) -> list[Finding]:
         """``own`` are the writes that follow from the batch."""
-        trimmed, entry = not self._met, self.of(journal)
+        entry = self.of(journal)
         if entry is None:
-            return [] if trimmed else [self._finding(journal, None, "the writes of this batch are missing")]
+            if self._gone():
+                self.trimmed += 1
+                return []
+            return [self._finding(journal, None, "the writes of this batch are missing")]
         if entry.identity != identity or entry.previous != journal.previous:
             return [self._finding(journal, entry.offset, f"the record belongs to {entry.identity.text()}")]
         if not entry.writes.endswith(own):

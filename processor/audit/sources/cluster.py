@@ -56,6 +56,9 @@ class KafkaSource:
     def bounds(self, role: Role, partition: int) -> tuple[int, int] | None:
         return self._extents.get(At(self.topic(role), partition))
 
+    def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
+        return []
+
     def anchor(self, partition: int) -> str | None:
         return self._anchors.get(partition)
 

@@ -32,7 +32,8 @@ class FileEntry(msgspec.Struct, kw_only=True):
 
 
 class RangeEntry(msgspec.Struct, kw_only=True):
-    """What is recorded of one topic partition: every committed record from ``start`` up to (not including) ``end``."""
+    """What is recorded of one topic partition: every committed record from ``start`` up to (not including) ``end``,
+    but for the ``gaps``."""
 
     role: Role
     topic: str
@@ -42,6 +43,9 @@ class RangeEntry(msgspec.Struct, kw_only=True):
     target: int
     """where the run that wrote this meant to get; beyond ``end`` if it was stopped"""
     files: list[FileEntry] = []
+    gaps: list[tuple[int, int]] = []
+    """offsets [first, end) that were gone when the recording was gone on with; of the changelog only, which is trimmed
+    behind snapshots"""
 
     @property
     def records(self) -> int:

@@ -35,6 +35,10 @@ class RecordedSource:
         found = self.manifest.range_of(role, partition)
         return (found.start, found.end) if found else None
 
+    def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
+        found = self.manifest.range_of(role, partition)
+        return found.gaps if found else None
+
     def anchor(self, partition: int) -> str | None:
         found = self.manifest.anchors.get(partition)
         return (found.committed or found.head or None) if found else None
@@ -101,6 +105,9 @@ class SpooledSource:
         return self._topics.get(role, role)
 
     def bounds(self, role: Role, partition: int) -> tuple[int, int] | None:
+        return None
+
+    def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
         return None
 
     def anchor(self, partition: int) -> str | None:

@@ -48,6 +48,10 @@ class Source(Protocol):
     def bounds(self, role: Role, partition: int) -> tuple[int, int] | None:
         """The offsets [start, end) that are known to be covered; None if nobody wrote that down (plain files)."""
 
+    def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
+        """Offsets [first, end) within the bounds that were gone before they could be recorded; None if nobody wrote
+        that down (plain files)."""
+
     def anchor(self, partition: int) -> str | None:
         """The identity (``core.stream.identity``, as text) that the journal must contain, known from elsewhere than the
         journal: what the group had committed, or where a recording was made to stop. None if unknown."""

@@ -100,6 +100,11 @@ class _Auditing:
         if self.outputs is not None:
             self.outputs.left_over(replay, self.result, self.found)
         notes(replay, self.result, self.found)
+        if self.changelog is not None and self.changelog.trimmed:
+            self.result.notes.append(
+                f"the changelog at hand lacks the writes of {self.changelog.trimmed} batches, which were trimmed "
+                "before they were recorded: their state digests were verified without it"
+            )
 
     def _opened(self, journal: JournalRecord) -> Outputs:
         """The outputs; it takes a batch to know how many partitions the inputs have."""

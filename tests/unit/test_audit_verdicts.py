@@ -1,0 +1,116 @@
+"""What an audit says of a record that was recorded, or could be checked, in part only."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from processor.adapters.log import At
+from processor.audit.recording.plan import Order, _resumed
+from processor.audit.recording.ranges import Stretch
+from processor.audit.replay.rules import Secrets
+from processor.audit.replay.snapshots import entries
+from processor.audit.sources import manifest as manifests
+from processor.audit.sources.source import open_source
+from processor.audit.verify.audit import Audit, audit
+from processor.audit.verify.result import Options
+from processor.cli import app
+from processor.runtime import config as configuration
+from tests.recordings.stream import SHAPES, MemorySource, Running, events
+from tests.recordings.writing import write_plain, write_recording
+
+CONFIG = Path(__file__).parents[1] / "recordings" / "gforce.toml"
+SEEDS = Secrets.of_config(configuration.load(CONFIG, {}))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> MemorySource:
+    running = Running(configuration.load(CONFIG, {}), 2)
+    running.feed(events(SHAPES, 300, seed=3))
+    return running.source()
+
+
+@pytest.fixture
+def source(recorded: MemorySource) -> MemorySource:
+    return deepcopy(recorded)
+
+
+def run(source: MemorySource, secrets: Secrets = SEEDS, **heads: str) -> Audit:
+    kept = {int(name.removeprefix("p")): text for name, text in heads.items()}
+    return audit(source, Options(secrets, kept), processes=1)
+
+
+def said(folder: Path, *options: str) -> tuple[int, str]:
+    """Exit code and words of the command, in one line."""
+    done = CliRunner().invoke(app, ["audit", str(folder), "--config", str(CONFIG), *options])
+    return done.exit_code, " ".join(done.output.split())
+
+
+# A changelog with a hole
+
+
+def holed(source: MemorySource, number: int) -> tuple[int, int]:
+    """Take the changelog of some batches away, up to where a snapshot begins; the offsets that are gone."""
+    found = list(entries(source, number))
+    after = next(entry.offset for entry in found[8:] if entry.snapshot)
+    before = found[2].offset
+    assert after - before > 3
+    kept = source.records["changelog", number]
+    source.records["changelog", number] = [r for r in kept if r.offset <= before or r.offset >= after]
+    return before + 1, after
+
+
+def test_a_changelog_that_begins_anew_after_a_gap_of_the_manifest_is_no_difference(
+    source: MemorySource, tmp_path: Path
+) -> None:
+    gap = holed(source, 1)
+    assert [finding.kind for finding in run(source).findings] == ["changelog"]  # nobody said it was gone
+    source.holes["changelog", 1] = [gap]
+    found = run(source)
+    assert (found.verdict, found.findings) == ("verified", [])
+    (note,) = [note for note in found.partitions[1].notes if "changelog" in note]
+    assert "trimmed before they were recorded" in note
+    write_recording(source, tmp_path / "r")
+    with open_source([tmp_path / "r"]) as kept:
+        assert audit(kept, Options(SEEDS), processes=1).verdict == "verified"
+        assert audit(kept, Options(Secrets()), processes=1).verdict == "verified"
+        assert audit(kept, Options(SEEDS, from_batch=0), processes=1).verdict == "verified"
+
+
+def test_a_gap_excuses_nothing_beside_it(source: MemorySource) -> None:
+    source.holes["changelog", 1] = [holed(source, 1)]
+    del source.records["changelog", 1][-2]
+    (finding,) = run(source).findings
+    assert finding.text.endswith("the writes of this batch are missing")
+
+
+def test_a_changelog_whose_end_was_gone_is_no_difference_either(source: MemorySource) -> None:
+    del source.records["changelog", 1][-5:]
+    assert run(source).verdict == "differences"
+    source.holes["changelog", 1] = [(source.records["changelog", 1][-1].offset + 1, source.limits["changelog", 1][1])]
+    assert run(source).verdict == "verified"
+
+
+def test_of_plain_files_nobody_knows_what_the_changelog_should_cover(source: MemorySource, tmp_path: Path) -> None:
+    holed(source, 1)
+    with open_source(write_plain(source, tmp_path)) as plain:
+        assert audit(plain, Options(SEEDS), processes=1).verdict == "verified"
+
+
+def test_a_recording_is_gone_on_with_after_its_changelog_was_trimmed(recorded: MemorySource, tmp_path: Path) -> None:
+    write_recording(recorded, tmp_path)
+    earlier = manifests.load(tmp_path)
+    entry = earlier.range_of("changelog", 1)
+    assert entry is not None
+    at, end = At(entry.topic, 1), entry.end
+    order = Order(folder=tmp_path, topics={"changelog": entry.topic}, group="gforce")
+    stretch = Stretch("changelog", at, end + 30, end + 50)
+    work = _resumed(earlier, [stretch], {at: (end + 30, end + 50)}, earlier.cluster, order)
+    assert [(one.since, one.until) for one in work.gone] == [(end, end + 30)]
+    assert (entry.gaps, entry.end, entry.target) == ([(end, end + 30)], end + 30, end + 50)
+    assert work.left == [entry]
+    manifests.save(tmp_path, earlier)
+    assert manifests.load(tmp_path).range_of("changelog", 1) == entry
