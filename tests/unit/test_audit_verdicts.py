@@ -114,3 +114,50 @@ def test_a_recording_is_gone_on_with_after_its_changelog_was_trimmed(recorded: M
     assert work.left == [entry]
     manifests.save(tmp_path, earlier)
     assert manifests.load(tmp_path).range_of("changelog", 1) == entry
+
+
+# What could not be checked
+
+
+def test_draws_of_batches_that_were_not_recomputed_are_not_called_verified(
+    source: MemorySource, tmp_path: Path
+) -> None:
+    source.records["requests", 1].pop(40)
+    found = run(source)
+    one = found.partitions[1]
+    left = one.batches - one.recomputed
+    assert (found.draws, found.not_recomputed) == ("in part", left)
+    assert left > 0
+    assert found.draws_because == f"{left} of {found.batches} batches were not recomputed"
+    write_recording(source, tmp_path)
+    code, text = said(tmp_path)
+    assert code == 1
+    assert f"draws: in part ({left} of {found.batches} batches were not recomputed)" in text
+    assert f"all but {left} batches recomputed" in text
+
+
+def test_a_partition_without_its_journal_is_no_verified_end(source: MemorySource) -> None:
+    source.records["journal", 1].clear()
+    found = run(source)
+    assert (found.draws, found.end) == ("in part", "in part")
+    assert found.draws_because == "the journal of partition 1 is empty although something was committed"
+    assert found.end_because == "the chain of partition 1 does not get to its anchor"
+    source.records["journal", 0].clear()
+    found = run(source)
+    assert (found.draws, found.end) == ("not verified", "not verified")
+
+
+def test_an_anchor_that_is_not_reached_is_told_from_one_that_is_not_there(source: MemorySource) -> None:
+    del source.records["journal", 1][-3:]
+    assert run(source).end_because == "the chain of partition 1 does not get to its anchor"
+    del source.anchors[1]
+    assert run(source).end_because == "partition 1 has no anchor"
+    source.anchors.clear()
+    assert run(source).end_because.startswith("nothing outside the journal says where the chain ends")
+
+
+def test_what_could_not_be_read_to_its_end_is_verified_in_part(source: MemorySource) -> None:
+    del source.records["journal", 1][:2]
+    found = run(source)
+    assert (found.draws, found.end) == ("in part", "in part")
+    assert found.draws_because == "partition 1 could not be read to the end"

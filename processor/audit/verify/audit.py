@@ -23,6 +23,7 @@ from processor.runtime.config import Config
 
 from .partition import audit_partitions
 from .result import Options, PartitionAudit
+from .scope import Share, draws_verified, end_verified
 
 Verdict = Literal["verified", "differences", "not auditable"]
 EXIT: dict[Verdict, int] = {"verified": 0, "differences": 1, "not auditable": 2}
@@ -44,9 +45,14 @@ class Audit(msgspec.Struct, kw_only=True):
     requests: int
     labels: int
     decisions: int
-    draws: Literal["verified", "not verified", "in part"]
-    end: Literal["verified", "not verified", "in part"]
+    not_recomputed: int = 0
+    """batches of which only the chain, the hashes of the inputs and the digests of the decisions were checked"""
+    draws: Share
+    draws_because: str = ""
+    """why that can be said, and no more"""
+    end: Share
     """whether the chain ends where something outside the journal says"""
+    end_because: str = ""
     notes: list[str] = []
     """about the record as a whole"""
     seconds: float = 0.0
@@ -177,8 +183,7 @@ def summed_up(
             "it with --seed-file, or give no seeds at all (GFORCE_PROCESSING__SEED is one) to audit everything but the "
             "draws"
         )
-    judged = [one for one in done if one.batches]
-    drawn = [not one.seedless and one.recomputed > 0 for one in judged]
+    (draws, draws_because), (end, end_because) = draws_verified(done), end_verified(done)
     verdict: Verdict = "differences" if findings else "not auditable" if reasons else "verified"
     return Audit(
         verdict=verdict,
@@ -189,12 +194,11 @@ def summed_up(
         requests=sum(one.requests for one in done),
         labels=sum(one.labels for one in done),
         decisions=sum(one.decisions for one in done),
-        draws=_share_of(drawn),
-        end=_share_of([one.anchored for one in judged]),
+        not_recomputed=sum(one.batches - one.recomputed for one in done),
+        draws=draws,
+        draws_because=draws_because,
+        end=end,
+        end_because=end_because,
         notes=notes,
         seconds=seconds,
     )
-
-
-def _share_of(flags: Sequence[bool]) -> Literal["verified", "not verified", "in part"]:
-    return "verified" if flags and all(flags) else "in part" if any(flags) else "not verified"

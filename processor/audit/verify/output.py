@@ -76,19 +76,10 @@ def _conclusion(found: Audit, where: str) -> None:
     letters, alerts = sum(one.dead_letters for one in span), sum(one.alerts for one in span)
     counts = f"{found.decisions} decisions in {found.batches} batches, {letters} dead letters, {alerts} alerts"
     say(f"{where}{times}: {counts}")
-    say(f"recomputed in {found.seconds:.1f} s{rate}")
-    draws = {
-        "verified": "with the seeds: every draw was recomputed",
-        "in part": "some tenants' seeds are not known: their draws were taken from the record",
-        "not verified": "without the seeds: the draws were taken from the record, all else was recomputed",
-    }
-    ends = {
-        "verified": "the chain gets to where the anchor says",
-        "in part": "not every partition has an anchor",
-        "not verified": "nothing outside the journal says where the chain ends, so a cut-off end would not be noticed",
-    }
-    say(f"draws: {found.draws} ({draws[found.draws]})")
-    say(f"end: {found.end} ({ends[found.end]})")
+    left = f"all but {found.not_recomputed} batches " if found.not_recomputed else ""
+    say(f"{left}recomputed in {found.seconds:.1f} s{rate}")
+    say(f"draws: {found.draws} ({found.draws_because})")
+    say(f"end: {found.end} ({found.end_because})")
     for one in span:
         # never broken into two lines: it is there to be copied
         text = escape(f"head, to be kept elsewhere: {one.partition}={one.head.removeprefix('1:')}")

@@ -105,6 +105,7 @@ class _Auditing:
                 f"the changelog at hand lacks the writes of {self.changelog.trimmed} batches, which were trimmed "
                 "before they were recorded: their state digests were verified without it"
             )
+        self.result.finished = True
 
     def _opened(self, journal: JournalRecord) -> Outputs:
         """The outputs; it takes a batch to know how many partitions the inputs have."""

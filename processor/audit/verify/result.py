@@ -31,6 +31,8 @@ class PartitionAudit(msgspec.Struct, kw_only=True):
     batches: int = 0
     recomputed: int = 0
     """of the batches"""
+    finished: bool = False
+    """whether the record was read to its end"""
     requests: int = 0
     labels: int = 0
     decisions: int = 0
