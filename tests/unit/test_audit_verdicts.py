@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from processor.adapters.log import At
+from processor.adapters.log import At, Record
 from processor.audit.recording.plan import Order, _resumed
 from processor.audit.recording.ranges import Stretch
 from processor.audit.replay.rules import Secrets
@@ -161,3 +163,44 @@ def test_what_could_not_be_read_to_its_end_is_verified_in_part(source: MemorySou
     found = run(source)
     assert (found.draws, found.end) == ("in part", "in part")
     assert found.draws_because == "partition 1 could not be read to the end"
+
+
+# One decision
+
+
+def changed(record: Record, **fields: object) -> Record:
+    """The record with some fields of its JSON replaced, written as the producer writes it."""
+    document = {**json.loads(record.value or b""), **fields}
+    return replace(record, value=json.dumps(document, separators=(",", ":")).encode())
+
+
+def test_an_explanation_says_that_the_published_decision_is_another(source: MemorySource, tmp_path: Path) -> None:
+    index = next(i for i, r in enumerate(source.records["decisions", 1]) if i > 60 and r.key == b"bank")
+    record = source.records["decisions", 1][index]
+    event = json.loads(record.value or b"")
+    other = "grant" if event["decision"] == "deny" else "deny"
+    source.records["decisions", 1][index] = changed(record, decision=other)
+    write_recording(source, tmp_path)
+    asked = ["explain", event["decision_id"], "--tenant", "bank", str(tmp_path), "--config", str(CONFIG)]
+    done = CliRunner().invoke(app, asked)
+    text = " ".join(done.output.split())
+    assert done.exit_code == 1
+    assert f"the record of decisions says otherwise decisions [1] at offset {record.offset}" in text
+    assert f"recorded is decision {other}; decision {event['decision']} follows" in text
+    document = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    assert document["decision"] == event["decision"]
+    assert len(document["differences"]) == 1
+    beside = json.loads(source.records["decisions", 1][index + 1].value or b"")
+    asked[1], asked[3] = beside["decision_id"], beside["tenant"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+
+
+def test_an_explanation_says_that_the_published_decision_is_gone(source: MemorySource, tmp_path: Path) -> None:
+    event = json.loads(source.records["decisions", 1].pop(70).value or b"")
+    write_recording(source, tmp_path)
+    asked = ["explain", event["decision_id"], "--tenant", event["tenant"], str(tmp_path), "--config", str(CONFIG)]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 1
+    assert f'the decision "{event["decision_id"]}" of tenant "{event["tenant"]}" is missing' in " ".join(
+        done.output.split()
+    )

@@ -9,7 +9,10 @@ import typer
 from processor.audit.opening import ConfigFile, Recording, SeedFile, opened
 from processor.runtime.operations.options import AsJson
 
-CODES = "\n\nExit codes: 0 explained, 1 no such decision, 2 not auditable (the reason is told), or wrong use."
+CODES = (
+    "\n\nExit codes: 0 explained, 1 no such decision, or the record of decisions says otherwise than what follows "
+    "from the inputs (which is explained), 2 not auditable (the reason is told), or wrong use."
+)
 
 
 def explain(
@@ -41,6 +44,8 @@ def explain(
         typer.echo(f'there is no decision "{decision_id}" of tenant "{tenant}" in {place.where}', err=True)
         raise typer.Exit(1)
     document(found) if as_json else tell(found)
+    if found.differences:
+        raise typer.Exit(1)
 
 
 def register(app: typer.Typer) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from processor.adapters.codec import Codec
-from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.findings import Finding, NotAuditable
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
@@ -36,6 +36,8 @@ class _Found:
     raw: Raw
     event: RequestEvent
     made: DecisionEvent
+    value: bytes
+    """of the decision that follows, as it is published"""
 
 
 def explained(
@@ -50,7 +52,7 @@ def explained(
     if number is None:
         return None
     replay = Replay(source, number, secrets, codec=codec() if codec else None, keep_entries=True)
-    replay.drawn = _Recorded(source, number)
+    published = replay.drawn = _Recorded(source, number)
     key = entry_id(tenant, decision_id)
     for batch in replay.batches():
         if replay.lost:
@@ -60,7 +62,7 @@ def explained(
             )
         found = _find(batch, tenant, decision_id, key)
         if found is not None:
-            return _explanation(replay, found, key)
+            return _explanation(replay, found, key, published.differences(found, replay.codec))
     return None
 
 
@@ -88,6 +90,21 @@ class _Recorded:
         tenants = without_seed(asked, book)
         return drawn_by_record(asked, book, tenants, records) if tenants else {}
 
+    def differences(self, found: _Found, codec: Codec | None) -> list[str]:
+        """What the published decision says otherwise; nothing where decisions were not recorded, or not as JSON."""
+        if self._decisions is None or not self._source.has("decisions"):
+            return []
+        if codec is not None and codec.from_json(self._decisions.topic, found.value) != found.value:
+            return []
+        return [in_words(one) for one in self._decisions.about(found.batch.journal, found.value)]
+
+
+def in_words(finding: Finding) -> str:
+    """A finding in one line."""
+    at = "" if finding.offset is None else f" at offset {finding.offset}"
+    sides = f": recorded is {finding.recorded}; {finding.follows} follows" if finding.recorded else ""
+    return f"{finding.topic} [{finding.partition}]{at}: {finding.text}{sides}"
+
 
 def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _Found | None:
     if batch.asked is None or batch.outcome is None:
@@ -100,11 +117,11 @@ def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _F
         if made.tenant == tenant and (wanted in made.value or not wanted.isascii() or b"\\" in made.value):
             event = decode_decision(made.value)
             if event.decision_id == decision_id:
-                return _Found(batch, *mine[0], event)
+                return _Found(batch, *mine[0], event, made.value)
     return None
 
 
-def _explanation(replay: Replay, found: _Found, key: bytes) -> Explanation:
+def _explanation(replay: Replay, found: _Found, key: bytes, differences: list[str]) -> Explanation:
     batch, made, event = found.batch, found.made, found.event
     rules = replay.book.rules_for(made.tenant)
     assert rules is not None
@@ -151,6 +168,7 @@ def _explanation(replay: Replay, found: _Found, key: bytes) -> Explanation:
         instances=instances,
         draws=None if seedless else _draws(tenant, made, instances),
         shadows=[shadow.name for shadow in settings.shadows],
+        differences=differences,
         aftermath=aftermath(replay.source, later, rules, replay.book.in_force(), replay.codec),
     )
 

@@ -69,4 +69,6 @@ class Explanation(msgspec.Struct, kw_only=True):
     draws: list[Draw] | None
     """None where the seed is not known"""
     shadows: list[str]
+    differences: list[str]
+    """where the record of decisions says otherwise than what follows from the inputs, which is what is explained"""
     aftermath: Aftermath

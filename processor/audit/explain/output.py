@@ -19,6 +19,8 @@ __all__ = ["document", "tell"]
 def tell(found: Explanation) -> None:
     """For a person."""
     _head(found)
+    for text in found.differences:
+        terminal().print(f"[bold red]the record of decisions says otherwise[/]  {_text(text)}", highlight=False)
     _said(found)
     _why(found)
     _drawn(found)

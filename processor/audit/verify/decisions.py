@@ -121,6 +121,14 @@ class Decisions:
             return [] if len(records) == len(values) else [self._twice(journal, records)]
         return self._differences(journal, records, values)
 
+    def about(self, journal: JournalRecord, value: bytes) -> list[Finding]:
+        """What is wrong with the published record of one decision; ``value`` is what follows."""
+        key = _key(value)
+        records = [r for r in self.of(journal) if (head := head_of(r)) and (head.tenant, head.decision_id) == key]
+        if not records:
+            return [self._missing(journal, key, value)]
+        return [found for r in records if r.value != value for found in self._changed(journal, r, value)]
+
     def digest_only(self, journal: JournalRecord, offset: int) -> list[Finding]:
         """Where nothing can be recomputed: are they those the journal was written with?"""
         records = self.of(journal)
@@ -154,15 +162,15 @@ class Decisions:
             elif record.key != key[0].encode():
                 text = f"the decision's key is {record.key!r} and not its tenant"
                 found.append(self._finding("decision", journal, record.offset, text))
-        for key, value in expected.items():
-            if key not in seen:
-                text = f'the decision "{key[1]}" of tenant "{key[0]}" is missing'
-                where = min((r.offset for r in records), default=None)
-                found.append(self._finding("decision-missing", journal, where, text, follows=shown(value)))
+        found += [self._missing(journal, key, value) for key, value in expected.items() if key not in seen]
         if not found:
             text = "the decisions of this batch are in another order than their requests"
             found.append(self._finding("decision", journal, records[0].offset if records else None, text))
         return found
+
+    def _missing(self, journal: JournalRecord, key: Key, value: bytes) -> Finding:
+        text = f'the decision "{key[1]}" of tenant "{key[0]}" is missing'
+        return self._finding("decision-missing", journal, None, text, follows=shown(value))
 
     def added(self, journal: JournalRecord, record: Record) -> Finding:
         """A decision after those of the last batch."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .tables import WhatIf
 
 CODES = (
-    "\n\nExit codes: 0 answered, 1 the recorded setting does not reproduce the recorded decisions, 2 the record does "
-    "not allow it (the reason is told), or wrong use."
+    "\n\nExit codes: 0 answered, 1 the record has differences, or the recorded setting does not reproduce the recorded "
+    "decisions, 2 the record does not allow it (the reason is told), or wrong use."
 )
 
 
@@ -111,7 +111,7 @@ def whatif(
     asked_for = [one for tenant in answer.tenants for one in tenant.settings]
     if asked_for and all(one.refused for one in asked_for):
         raise typer.Exit(2)
-    raise typer.Exit(0 if answer.reproduced == answer.decisions else 1)
+    raise typer.Exit(0 if answer.reproduced == answer.decisions and not answer.findings else 1)
 
 
 def write_rows(answer: WhatIf, path: Path) -> None:
@@ -155,7 +155,10 @@ def _tell(answer: WhatIf, pictures: list[Path]) -> None:
         if count:
             say(f"{setting}: {count} labels would not have come by the end of the record, and are not counted")
     if answer.findings:
-        say(f"the record has {answer.findings} differences: run `gforce audit`")
+        say(
+            f"the record does not audit clean ({answer.findings} differences), so the figures are those of an altered "
+            "record: run `gforce audit` to see what was changed"
+        )
     for path in pictures:
         say(f"picture: {path}")
     say(reproduction(answer))

@@ -53,7 +53,7 @@ class Answered:
     """those as recorded, then those of each setting"""
     decisions: int = 0
     reproduced: int = 0
-    """of the recorded decisions, those that came out the same to the byte"""
+    """of the recorded decisions, those that came out the same to the byte as they were published"""
     findings: int = 0
     """differences met on the way: then this is about an altered record"""
     outstanding: dict[str, int] = field(default_factory=dict)
@@ -126,18 +126,24 @@ class _Asking:
             )
 
     def _compare(self, batch: ReplayedBatch) -> None:
-        """Do the decisions come out as they were recorded?"""
+        """Do the decisions come out as they were recorded, in the journal and as they were published?"""
         assert batch.outcome is not None
-        journal, values = batch.journal, [made.value for made in batch.outcome.decisions]
+        journal, made = batch.journal, batch.outcome.decisions
+        values = [one.value for one in made]
         self.answer.decisions += journal.decisions
-        if decisions_digest(values) == journal.decisions_digest:
-            self.answer.reproduced += len(values)
-        elif self.task.source.has("decisions"):
-            if self.published is None:
-                shelf = Shelf(self.task.source, "decisions", self.task.number, journal.partitions)
-                self.published = Decisions(shelf, self.task.number)
-            there = {record.value for record in self.published.of(journal)}
-            self.answer.reproduced += sum(value in there for value in values)
+        same = decisions_digest(values) == journal.decisions_digest
+        self.answer.findings += not same
+        if not self.task.source.has("decisions"):
+            self.answer.reproduced += len(values) if same else 0
+            return
+        if self.published is None:
+            shelf = Shelf(self.task.source, "decisions", self.task.number, journal.partitions)
+            self.published = Decisions(shelf, self.task.number)
+        codec, topic = self.replay.codec, self.published.topic
+        expected = [codec.from_json(topic, value) for value in values] if codec else values
+        self.answer.findings += len(self.published.compare(journal, made, expected))
+        there = {record.value for record in self.published.of(journal)}
+        self.answer.reproduced += sum(value in there for value in expected)
 
     def _end(self) -> None:
         self._conclude(self.recorded.values(), self.replay.partition)
