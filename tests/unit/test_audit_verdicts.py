@@ -204,3 +204,41 @@ def test_an_explanation_says_that_the_published_decision_is_gone(source: MemoryS
     assert f'the decision "{event["decision_id"]}" of tenant "{event["tenant"]}" is missing' in " ".join(
         done.output.split()
     )
+
+
+# All that was found
+
+
+def test_json_lists_every_finding_and_the_text_says_so(
+    source: MemorySource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [20, 40, 60]
+    for index in places:
+        record = source.records["decisions", 1][index]
+        source.records["decisions", 1][index] = changed(record, config="0" * 32)
+    offsets = [source.records["decisions", 1][index].offset for index in places]
+    write_recording(source, tmp_path)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--config", str(CONFIG), "--json"])
+    one = json.loads(done.stdout)["partitions"][1]
+    assert [finding["offset"] for finding in one["every_finding"]] == offsets
+    assert (len(one["findings"]), one["counts"]) == (1, {"decision": 3})
+    assert "(and 2 more of this kind: --json lists them)" in said(tmp_path)[1]
+    monkeypatch.setattr("processor.audit.replay.findings.LISTED", 2)
+    short = run(source).partitions[1]
+    assert ([f.offset for f in short.every_finding], short.counts) == (offsets[:2], {"decision": 3})
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_word_of_the_table_is_broken_and_no_headline_in_a_pipe(
+    source: MemorySource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    record = source.records["decisions", 1][20]
+    source.records["decisions", 1][20] = changed(record, config="0" * 32)
+    write_recording(source, tmp_path)
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--config", str(CONFIG)])
+    assert {"partition", "verdict", "batches", "requests", "labels", "decisions", "differences"} <= set(
+        done.output.replace("│", " ").replace("┃", " ").split()
+    )
+    (headline,) = [line for line in done.output.splitlines() if line.startswith("decision ")]
+    assert headline.endswith("a decision is not the one that follows from the record")

@@ -87,17 +87,24 @@ class NotAuditable(GForceError):
         self.partition = partition
 
 
+LISTED = 1_000
+"""findings of a partition that are kept; the others are counted"""
+
+
 @dataclass
 class Findings:
-    """The first finding of each kind, and how many there were."""
+    """The first finding of each kind, how many there were, and all of them as far as that is bearable."""
 
     first: dict[Kind, Finding] = field(default_factory=dict)
+    every: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, found: Iterable[Finding]) -> None:
         for finding in found:
             self.counts[finding.kind] += 1
             self.first.setdefault(finding.kind, finding)
+            if len(self.every) < LISTED:
+                self.every.append(finding)
 
     def __bool__(self) -> bool:
         return bool(self.counts)

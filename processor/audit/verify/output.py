@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -55,7 +56,7 @@ def _row(one: PartitionAudit) -> tuple[str, ...]:
 def _finding(finding: Finding, others: int) -> None:
     at = "" if finding.offset is None else f" at offset {finding.offset}"
     batch = "" if finding.batch is None else f", batch {finding.batch}"
-    more = f" (and {others} more of this kind)" if others else ""
+    more = f" (and {others} more of this kind: --json lists them)" if others else ""
     _line(f"[red]{finding.kind}[/]", f"{finding.topic} [{finding.partition}]{at}{batch}: {MEANING[finding.kind]}{more}")
     lines = [("", finding.text), ("recorded", finding.recorded), ("follows", finding.follows), ("", finding.cause)]
     for name, text in lines:
@@ -64,7 +65,9 @@ def _finding(finding: Finding, others: int) -> None:
 
 
 def _line(coloured: str, text: str) -> None:
-    terminal().print(f"{coloured}  {escape(payload(text.encode()))}", highlight=False)
+    """Not wrapped where it goes into a pipe, as others look for words in it."""
+    wrapped = sys.stdout.isatty()
+    terminal().print(f"{coloured}  {escape(payload(text.encode()))}", highlight=False, soft_wrap=not wrapped)
 
 
 def _conclusion(found: Audit, where: str) -> None:

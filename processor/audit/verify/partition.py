@@ -73,6 +73,7 @@ class _Auditing:
             self._damaged(error)
         result, found = self.result, self.found
         result.findings, result.counts = list(found.first.values()), dict(found.counts)
+        result.every_finding = found.every
         result.seedless = sorted(self.seedless)
         return result
 

@@ -52,6 +52,8 @@ class PartitionAudit(msgspec.Struct, kw_only=True):
     """batches after the anchor"""
     findings: list[Finding] = []
     """the first of each kind"""
+    every_finding: list[Finding] = []
+    """all of them in order, at most the first ``LISTED``; ``counts`` says how many there were of each kind"""
     counts: dict[str, int] = {}
     notes: list[str] = []
     not_auditable: str = ""

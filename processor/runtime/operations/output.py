@@ -15,7 +15,7 @@ from rich.table import Table
 
 from processor.core import IN_FORCE
 from processor.core.stream.identity import Identity
-from processor.terminal import terminal
+from processor.terminal import terminal, with_whole_words
 
 from .dead_letters import Letter, Summary
 from .group import Forecast, Rebuilt, Reset
@@ -40,7 +40,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
         shown.add_column(column, overflow="fold")  # what is cut off cannot be pasted elsewhere
     for row in rows:
         shown.add_row(*row)
-    terminal().print(shown, highlight=False)
+    console = terminal()
+    console.print(with_whole_words(shown, console), highlight=False)
 
 
 def _coloured(word: str) -> str:
