@@ -56,7 +56,7 @@ def asked(
     answers = tenant_answers(list(runs.values()), changes)
     if missing := sorted(wanted - {answer.tenant for answer in answers}):
         raise InvalidInput(f'there is no decision of tenant "{missing[0]}" in this record')
-    return WhatIf.of(done, answers)
+    return WhatIf.of(done, answers, bool(wanted))
 
 
 def partitions_of(source: Source, tenants: frozenset[str] = frozenset()) -> list[int]:

@@ -9,10 +9,8 @@ import typer
 
 from processor.audit.opening import ConfigFile, Recording, SeedFile, opened
 from processor.runtime.operations.options import AsJson
-from processor.terminal import terminal
 
 if TYPE_CHECKING:
-    from .figures import SettingFigures, TenantAnswer
     from .settings import Change
     from .tables import WhatIf
 
@@ -91,6 +89,7 @@ def whatif(
     from processor.runtime.operations.output import document
 
     from .asking import asked
+    from .output import tell
     from .settings import Sweep
 
     base = change_of(policy, objective, fairness, regret, eta, window, without, delay)
@@ -107,7 +106,7 @@ def whatif(
     if as_json:
         document(answer)
     else:
-        _tell(answer, pictures)
+        tell(answer, pictures)
     asked_for = [one for tenant in answer.tenants for one in tenant.settings]
     if asked_for and all(one.refused for one in asked_for):
         raise typer.Exit(2)
@@ -139,69 +138,6 @@ def save_pictures(answer: WhatIf, folder: Path) -> list[Path]:
         if len(pareto.plottable(one)) > 1
         for path in pareto.save(one, folder, f"pareto-{number:03}")
     ]
-
-
-def _tell(answer: WhatIf, pictures: list[Path]) -> None:
-    from processor.runtime.operations.output import say
-
-    from .tables import conclusion, reproduction
-
-    for one in answer.tenants:
-        _table(one)
-        if one.settings:
-            say(conclusion(one))
-            say(f"on the front (nobody beats them in both): {', '.join(answer.front[one.tenant])}")
-    for setting, count in answer.outstanding.items():
-        if count:
-            say(f"{setting}: {count} labels would not have come by the end of the record, and are not counted")
-    if answer.findings:
-        say(
-            f"the record does not audit clean ({answer.findings} differences), so the figures are those of an altered "
-            "record: run `gforce audit` to see what was changed"
-        )
-    for path in pictures:
-        say(f"picture: {path}")
-    say(reproduction(answer))
-
-
-def _table(answer: TenantAnswer) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    shown = Table(title=f'Tenant "{escape(answer.tenant)}"', title_justify="left", title_style="bold", box=None)
-    columns = ("setting", "gap", "expected", "change of gap", "loss", "expected", "change of loss", "regret", "")
-    for i, column in enumerate(columns):
-        shown.add_column(column, justify="left" if i in (0, 8) else "right", overflow="fold")
-    for one in (answer.recorded, *answer.settings):
-        shown.add_row(*_row(one), style="bold" if one.change is None else None)
-    terminal().print(shown, highlight=False)
-    for one in (answer.recorded, *answer.settings):
-        if one.refused:
-            terminal().print(escape(f"{one.setting}: {one.refused}"), highlight=False)
-
-
-def _row(one: SettingFigures) -> tuple[str, ...]:
-    from rich.markup import escape
-
-    from processor.runtime.telemetry.figures import EQUALIZED_ODDS
-
-    from .figures import UNKNOWN
-    from .tables import short, shown
-
-    gap, difference = one.gaps.get(EQUALIZED_ODDS, UNKNOWN), one.difference
-    words = {"dominates": "[green]better[/]", "dominated": "[red]worse[/]", "neither": "", "": ""}
-    standing = words[one.standing] + (" beyond noise" if one.beyond_noise else "")
-    return (
-        escape(one.setting),
-        shown(gap),
-        short(one.gap),
-        shown(difference.gap) if difference else "",
-        shown(one.loss),
-        short(one.expected_loss),
-        shown(difference.loss) if difference else "",
-        short(one.regret),
-        standing,
-    )
 
 
 def register(app: typer.Typer) -> None:

@@ -90,6 +90,10 @@ class TenantAnswer(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     recorded: SettingFigures
     settings: list[SettingFigures]
+    unlabelled: tuple[str, ...] = ()
+    """decisions that never got a label as recorded, although the others did"""
+    not_valid: str = ""
+    """why the figures, as recorded and under every setting, are not valid; empty if they are"""
 
     @property
     def dominating(self) -> list[SettingFigures]:
@@ -108,8 +112,32 @@ def tenant_answers(runs: Sequence[Run], changes: Sequence[Change]) -> list[Tenan
         )
         mine = figures_of(base)
         settings = [_compared(figures_of(run), mine, run.pairs) for run in others]
-        found.append(TenantAnswer(tenant=tenant, partition=base.partition, recorded=mine, settings=settings))
+        found.append(
+            TenantAnswer(
+                tenant=tenant,
+                partition=base.partition,
+                recorded=mine,
+                settings=settings,
+                unlabelled=base.unlabelled,
+                not_valid=one_sided(base.unlabelled),
+            )
+        )
     return found
+
+
+def one_sided(unlabelled: Sequence[str]) -> str:
+    """
+    >>> one_sided(["deny"])[:60]
+    'no case that was decided “deny” has a label, and others have'
+    """
+    if not unlabelled:
+        return ""
+    decisions = " or ".join(f"“{label}”" for label in unlabelled)
+    return (
+        f"no case that was decided {decisions} has a label, and others have: error rates, gaps and losses count one "
+        "side only, and another setting would have decided other cases so. If labels cannot come for such decisions, "
+        'set feedback = "positive-only"; if they can, send them'
+    )
 
 
 def _concerns(run: Run, recorded: Run) -> bool:
@@ -284,17 +312,21 @@ def gap_change(pairs: Pairs, alpha: float = ALPHA) -> Estimate:
 
 
 def _extremes(s: tuple[float, float], delta: tuple[float, float]) -> tuple[float, float]:
-    """The least and the largest |s + δ| − |s| over a box: it bends only where s = 0 or s = −δ.
+    """The least and the largest |s + δ| − |s| over a box, where neither gap is above 1: it bends only where s = 0,
+    s = −δ or |s + δ| = 1.
 
     >>> low, high = _extremes((0.1, 0.2), (-0.05, 0.05))
     >>> round(low, 9), round(high, 9)
     (-0.05, 0.05)
+    >>> _extremes((-1.0, 1.0), (-1.0, 0.973))
+    (-1.0, 1.0)
     """
     points = [(a, d) for a in s for d in delta]
+    points += [(one - d, d) for one in (-1.0, 1.0) for d in delta if s[0] <= one - d <= s[1]]
     points += [(0.0, d) for d in delta if s[0] <= 0.0 <= s[1]]
     points += [(-d, d) for d in delta if s[0] <= -d <= s[1]]
     points += [(a, -a) for a in s if delta[0] <= -a <= delta[1]]
-    values = [abs(a + d) - abs(a) for a, d in points]
+    values = [min(abs(a + d), 1.0) - abs(a) for a, d in points]
     if s[0] <= 0.0 <= s[1] and delta[0] <= 0.0 <= delta[1]:
         values.append(0.0)
     return min(values), max(values)

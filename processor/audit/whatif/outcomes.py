@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from processor.core import IN_FORCE
 from processor.core.exact import ONE, Floats, Ints
+from processor.core.figures.diagnosis import unlabelled_decisions
 from processor.core.stream.tenant import Tenant
 
 from .ledger import Labelled, Opened
@@ -76,6 +78,8 @@ class Run:
     """labels count by how likely they were to be seen; then plain counts say nothing"""
     expert_losses: dict[str, tuple[int, int]] = field(default_factory=dict)
     """labels each expert had predicted, and how many of them wrongly"""
+    unlabelled: tuple[str, ...] = ()
+    """decisions that never got a label although the others did"""
 
     def add(self, label: Labelled) -> None:
         made, truth = label.made, label.truth
@@ -91,6 +95,7 @@ class Run:
         self.fairness = last.fairness if isinstance(last.fairness, float | int) else None
         tried, lost = (counts[0].sum(axis=(1, 2)).tolist() for counts in (counters.trials, counters.losses))
         self.expert_losses = {name: (tried[f], lost[f]) for f, name in enumerate(axes.experts)}
+        self.unlabelled = tuple(unlabelled_decisions(counters, axes, axes.policy_index[IN_FORCE]))
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from .pareto import on_the_front
 from .whatif import Answered
 
 COLUMNS = ("tenant", "setting", "figure", "group", "label", "n", "value", "lower", "upper")
+NOT_VALID = "not_valid_no_labels_for_decision"
 
 
 class WhatIf(msgspec.Struct, kw_only=True):
@@ -31,9 +32,11 @@ class WhatIf(msgspec.Struct, kw_only=True):
     dominating: dict[str, list[str]]
     outstanding: dict[str, int]
     """labels that would not have come by the end of the record, by setting"""
+    beyond_asked: list[int] = []
+    """partitions whose decisions were reproduced of every tenant, where only some tenants were asked for"""
 
     @classmethod
-    def of(cls, done: Sequence[Answered], answers: list[TenantAnswer]) -> WhatIf:
+    def of(cls, done: Sequence[Answered], answers: list[TenantAnswer], some_tenants: bool = False) -> WhatIf:
         by_partition: dict[int, Answered] = {}
         outstanding: dict[str, int] = {}
         for one in done:
@@ -49,6 +52,7 @@ class WhatIf(msgspec.Struct, kw_only=True):
             front={answer.tenant: on_the_front(answer) for answer in answers},
             dominating={answer.tenant: [one.setting for one in answer.dominating] for answer in answers},
             outstanding=outstanding,
+            beyond_asked=sorted(by_partition) if some_tenants else [],
         )
 
 
@@ -57,7 +61,10 @@ def reproduction(answer: WhatIf) -> str:
     >>> reproduction(WhatIf(decisions=3, reproduced=3, findings=0, tenants=[], front={}, dominating={}, outstanding={}))
     'the recorded setting reproduces 3 of 3 decisions'
     """
-    return f"the recorded setting reproduces {answer.reproduced} of {answer.decisions} decisions"
+    numbers = ", ".join(map(str, answer.beyond_asked))
+    partitions = f"partition{'s' if len(answer.beyond_asked) > 1 else ''} {numbers}"
+    whose = f" of all tenants in {partitions}" if numbers else ""
+    return f"the recorded setting reproduces {answer.reproduced} of {answer.decisions} decisions{whose}"
 
 
 def conclusion(answer: TenantAnswer) -> str:
@@ -66,6 +73,13 @@ def conclusion(answer: TenantAnswer) -> str:
     perhaps = [one.setting for one in answer.dominating if not one.beyond_noise]
     if not answer.settings or all(one.refused for one in answer.settings):
         return "No other setting could be tried."
+    if answer.not_valid:
+        return "Nothing follows from these figures: labels came for some decisions only."
+    if not answer.recorded.labels:
+        return "There are no labels in the record to judge the settings by."
+    judged = [one for one in answer.settings if not one.refused and one.difference and one.difference.cases]
+    if not judged:
+        return "There are no labels to judge by: no case has one both as recorded and under a setting that was tried."
     if not surely and not perhaps:
         return "None of the settings tried is at least as fair and as accurate as the recorded one, and better in one."
     said = []
@@ -82,9 +96,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def rows(answer: WhatIf) -> Iterator[tuple[str, ...]]:
-    """Every figure as a row of ``COLUMNS``."""
+    """Every figure as a row of ``COLUMNS``. A row ``NOT_VALID`` before them names a decision that never got a label."""
     for tenant in answer.tenants:
         for one in (tenant.recorded, *tenant.settings):
+            for decision in tenant.unlabelled:
+                yield (plain(tenant.tenant), plain(one.setting), NOT_VALID, "", plain(decision), "0", "", "", "")
             for figure, group, label, n, estimate in _figures(one):
                 ends = (number(estimate.value), number(estimate.lower), number(estimate.upper))
                 yield (plain(tenant.tenant), plain(one.setting), figure, plain(group), plain(label), str(n), *ends)
