@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from copy import deepcopy
 from pathlib import Path
@@ -242,3 +243,73 @@ def test_no_word_of_the_table_is_broken_and_no_headline_in_a_pipe(
     )
     (headline,) = [line for line in done.output.splitlines() if line.startswith("decision ")]
     assert headline.endswith("a decision is not the one that follows from the record")
+
+
+# Where it is, and what it looks like
+
+
+def test_a_missing_decision_is_told_between_its_neighbours(source: MemorySource) -> None:
+    records = source.records["decisions", 1]
+    batches = [json.loads(record.value or b"")["batch"] for record in records]
+    index = next(i for i in range(30, len(records)) if batches[i - 1] == batches[i] == batches[i + 1])
+    before, gone, after = records[index - 1], records.pop(index), records[index]
+    (finding,) = run(source).findings
+    assert (finding.kind, finding.offset) == ("decision-missing", None)
+    assert finding.text.endswith(f"is missing: it was between offsets {before.offset} and {after.offset}")
+    assert finding.follows == (gone.value or b"").decode()
+
+
+@pytest.fixture(scope="module")
+def alerted() -> MemorySource:
+    running = Running(configuration.load(CONFIG, {}), 1)
+    shape = dataclasses.replace(SHAPES["bank"], late=(500,), labelled=1.0)
+    running.feed(events({"bank": shape}, 350, seed=4))
+    found = running.source()
+    first, end = found.records["alerts", 0][0], found.limits["alerts", 0][1]
+    assert end > first.offset
+    return found
+
+
+def test_a_missing_alert_is_not_blamed_on_the_next_one(alerted: MemorySource) -> None:
+    """Two alerts that follow, and only the later of them is there."""
+    (record,) = alerted.records["alerts", 0][:1]
+    event = json.loads(record.value or b"")
+    later = changed(record, number=event["number"] + 1, batch=event["batch"] + 3)
+    source = deepcopy(alerted)
+    source.records["alerts", 0] = [later]
+    found = run(source)
+    (finding,) = [one for one in found.partitions[0].every_finding if one.kind == "alert" and one.batch is not None][:1]
+    assert finding.offset is None
+    assert finding.text.endswith(f"is missing: it was before offset {later.offset}")
+
+
+def test_a_letter_that_looks_like_another_is_told_by_its_code_point(source: MemorySource) -> None:
+    index = next(
+        i
+        for i, record in enumerate(source.records["requests", 1])
+        if i > 40 and record.key == b"bank" and b'"group":"A"' in (record.value or b"")
+    )
+    record = source.records["requests", 1][index]
+    value = (record.value or b"").replace(b'"group":"A"', '"group":"\u0410"'.encode())
+    source.records["requests", 1][index] = replace(record, value=value)
+    (finding,) = run(source).findings
+    assert '"group" was changed from A to \u0410 (\u0410 is U+0410)' in finding.cause
+
+
+def test_a_key_is_told_in_plain_words(source: MemorySource) -> None:
+    index = next(i for i, r in enumerate(source.records["decisions", 1]) if i > 40 and r.key == b"bank")
+    source.records["decisions", 1][index] = replace(source.records["decisions", 1][index], key=b"lender")
+    (finding,) = run(source).findings
+    assert finding.text == 'the decision has the key "lender" instead of its tenant "bank"'
+
+
+@pytest.mark.parametrize("garbage", [b"{", b"\xff\xfe", b'{"form": "x"}', b""])
+def test_garbage_in_the_journal_is_an_altered_record(source: MemorySource, garbage: bytes) -> None:
+    record = source.records["journal", 1][5]
+    source.records["journal", 1][5] = replace(record, value=garbage)
+    found = run(source)
+    assert found.exit_code == 1
+    (finding,) = [one for one in found.findings if one.kind == "journal-unreadable"]
+    assert finding.offset == record.offset
+    again = audit(source, Options(SEEDS, from_batch=0), processes=1)
+    assert again.exit_code == 1

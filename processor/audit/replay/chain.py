@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from processor.adapters.log import Record
+from processor.core.errors import IncompatibleState
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
 
 from .findings import Finding, NotAuditable
+
+
+def journal_record(topic: str, partition: int, record: Record) -> JournalRecord | Finding:
+    """The record decoded, or what is wrong with it. Raises NotAuditable for one of a later version."""
+    try:
+        return JournalRecord.decode(record.value or b"")
+    except IncompatibleState as error:
+        if "is of form" in str(error):
+            place = f"{topic} [{partition}] at {record.offset}"
+            raise NotAuditable(f"{place}: {error}", partition=partition) from None
+        return Finding(
+            kind="journal-unreadable", topic=topic, partition=partition, offset=record.offset, text=str(error)
+        )
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,21 @@ class NotAuditable(GForceError):
         self.partition = partition
 
 
+CODE_POINTS = 5
+"""letters of a text whose code points are told"""
 LISTED = 1_000
 """findings of a partition that are kept; the others are counted"""
+
+
+def with_code_points(text: str, other: str = "") -> str:
+    """The text, with the code points of letters beyond ASCII that the other lacks: some look like others.
+
+    >>> with_code_points("group А", "group A"), with_code_points("group B", "group A")
+    ('group А (А is U+0410)', 'group B')
+    """
+    odd = dict.fromkeys(letter for letter in text if not letter.isascii() and letter not in other)
+    names = ", ".join(f"{letter} is U+{ord(letter):04X}" for letter in [*odd][:CODE_POINTS])
+    return f"{text} ({names})" if names else text
 
 
 @dataclass

@@ -13,7 +13,7 @@ from processor.adapters.codec import Codec, raw_of
 from processor.adapters.log import Record
 from processor.audit.sources.source import Source
 from processor.core.cases import Drawn
-from processor.core.errors import GForceError, IncompatibleState
+from processor.core.errors import GForceError
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord, digest
 from processor.core.stream.partition import Partition
@@ -33,7 +33,7 @@ from processor.core.stream.step import (
 )
 from processor.core.stream.tenant import Tenant, fields_by_tenant
 
-from .chain import Chain, Link
+from .chain import Chain, Link, journal_record
 from .findings import Finding, NotAuditable
 from .mirror import Mirror
 from .rules import Override, RuleBook, Secrets, digest_of
@@ -169,15 +169,12 @@ class Replay:
         return found
 
     def _decoded(self, record: Record) -> JournalRecord | None:
-        try:
-            return JournalRecord.decode(record.value or b"")
-        except IncompatibleState as error:
-            if "form" in str(error):
-                raise NotAuditable(f"{self.topic} [{self.number}] at {record.offset}: {error}") from None
-            place = {"topic": self.topic, "partition": self.number, "offset": record.offset}
-            self._carried.append(Finding(kind="journal-unreadable", text=str(error), **place))  # type: ignore[arg-type]
-            self.lose(f"the journal record at offset {record.offset} cannot be read")
-            return None
+        found = journal_record(self.topic, self.number, record)
+        if isinstance(found, JournalRecord):
+            return found
+        self._carried.append(found)
+        self.lose(f"the journal record at offset {record.offset} cannot be read")
+        return None
 
     def _batch(self, link: Link) -> ReplayedBatch:
         journal = link.record

@@ -17,6 +17,8 @@ from processor.adapters.log import Record
 from processor.audit.sources.source import Role
 from processor.core.stream.journal import record_hash
 
+from .findings import with_code_points
+
 REACH = 300_000
 """Milliseconds to each side in which another timestamp is looked for."""
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"|true|false|-?\d+)')
@@ -54,7 +56,9 @@ def _other_words(role: Role, value: bytes, known: Iterable[str]) -> Iterator[tup
         part = "its label" if role == "feedback" and name == "label" else f'"{name}"'
         for word in sorted(words - {pair[2]}):
             start, end = pair.span(2)
-            yield value[:start] + word + value[end:], f"{part} was changed from {_shown(word)} to {_shown(pair[2])}"
+            before, after = _shown(word), _shown(pair[2])
+            what = f"{part} was changed from {with_code_points(before, after)} to {with_code_points(after, before)}"
+            yield value[:start] + word + value[end:], what
 
 
 def _shown(word: bytes) -> str:

@@ -14,7 +14,7 @@ from processor.core.stream.identity import Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest, state_digest
 from processor.core.stream.partition import HEAD, partition_from_fields
 
-from .chain import Chain, Link
+from .chain import Chain, Link, journal_record
 from .findings import Finding, NotAuditable
 from .mirror import Mirror, boundaries
 from .replay import Start
@@ -208,12 +208,12 @@ def _wanting(mirror: Mirror) -> str:
 def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tuple[Link, list[Finding]]:
     """The chain up to the batch a state is of, and the configurations on the way."""
     topic = source.topic("journal")
-    chain, findings = Chain(topic, number), []
+    chain, findings = Chain(topic, number), list[Finding]()
     for record in source.read("journal", number):
-        try:
-            journal = JournalRecord.decode(record.value or b"")
-        except IncompatibleState as error:
-            raise NotAuditable(f"{topic} [{number}] at {record.offset}: {error}", partition=number) from None
+        journal = journal_record(topic, number, record)
+        if isinstance(journal, Finding):
+            findings.append(journal)
+            continue
         link = Link(journal, record.offset, digest(record.value or b""))
         if chain.last is None and journal.sequence > 1:
             chain.last = link  # the window begins here: nothing before it to be held against

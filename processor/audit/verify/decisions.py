@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from processor.adapters.log import Record
-from processor.audit.replay.findings import Finding, Kind
+from processor.audit.replay.findings import Finding, Kind, with_code_points
 from processor.audit.replay.shelves import Lane, Shelf
 from processor.core.stream.events import DecisionEvent, decode_decision
 from processor.core.stream.journal import JournalRecord, decisions_digest
@@ -160,16 +160,20 @@ class Decisions:
             if record.value != expected[key]:
                 found += self._changed(journal, record, expected[key])
             elif record.key != key[0].encode():
-                text = f"the decision's key is {record.key!r} and not its tenant"
+                text = f'the decision has {_in_words(record.key)} instead of its tenant "{key[0]}"'
                 found.append(self._finding("decision", journal, record.offset, text))
-        found += [self._missing(journal, key, value) for key, value in expected.items() if key not in seen]
+        found += [
+            self._missing(journal, key, value, _around([*expected], key, seen))
+            for key, value in expected.items()
+            if key not in seen
+        ]
         if not found:
             text = "the decisions of this batch are in another order than their requests"
             found.append(self._finding("decision", journal, records[0].offset if records else None, text))
         return found
 
-    def _missing(self, journal: JournalRecord, key: Key, value: bytes) -> Finding:
-        text = f'the decision "{key[1]}" of tenant "{key[0]}" is missing'
+    def _missing(self, journal: JournalRecord, key: Key, value: bytes, where: str = "") -> Finding:
+        text = f'the decision "{with_code_points(key[1])}" of tenant "{with_code_points(key[0])}" is missing{where}'
         return self._finding("decision-missing", journal, None, text, follows=shown(value))
 
     def added(self, journal: JournalRecord, record: Record) -> Finding:
@@ -245,6 +249,26 @@ def _of_batch(lane: Lane, sequence: int, begun: list[Record]) -> list[Record]:
     return records
 
 
+def _around(order: Sequence[Key], key: Key, there: Mapping[Key | None, Record]) -> str:
+    """Between which offsets a decision was, as far as others of its batch are there; ``order`` is theirs."""
+    at = order.index(key)
+    before = next((there[one].offset for one in reversed(order[:at]) if one in there), None)
+    after = next((there[one].offset for one in order[at + 1 :] if one in there), None)
+    if before is None and after is None:
+        return ""
+    if before is None or after is None:
+        return f": it was before offset {after}" if before is None else f": it was after offset {before}"
+    return f": it was between offsets {before} and {after}"
+
+
+def _in_words(key: bytes | None) -> str:
+    """
+    >>> _in_words(b"lender"), _in_words(None)
+    ('the key "lender"', 'no key')
+    """
+    return "no key" if key is None else f'the key "{with_code_points(key.decode(errors="backslashreplace"))}"'
+
+
 def _key(value: bytes) -> Key:
     head = _HEADS.decode(value)
     return head.tenant, head.decision_id
@@ -262,7 +286,8 @@ def _sides(fields: Iterable[str], theirs: DecisionEvent, mine: DecisionEvent) ->
     def side(event: DecisionEvent) -> str:
         return "; ".join(f"{name} {_text(getattr(event, name))}" for name in fields)
 
-    return side(theirs), side(mine)
+    recorded, follows = side(theirs), side(mine)
+    return with_code_points(recorded, follows), with_code_points(follows, recorded)
 
 
 def _text(value: Any) -> str:

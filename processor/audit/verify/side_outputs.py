@@ -26,6 +26,8 @@ BAND = 1e-4
 """Ends of confidence bands come from library functions, which may differ in the last bit between machines."""
 BAND_FIELDS = ("lower", "upper")
 
+Name = tuple[str, int, str]
+"""Which alert: tenant, number, state."""
 Place = tuple[bytes, int]
 """Where a dead letter came from: topic and offset."""
 
@@ -163,12 +165,17 @@ class Alerts:
     def compare(self, journal: JournalRecord, alerts: Sequence[Any]) -> list[Finding]:
         """``alerts`` are those that follow from the batch."""
         found: list[Finding] = []
-        for alert in alerts:
-            record = self._shelf.lane(alert.tenant.encode()).next()
+        names = [(alert.tenant, alert.number, alert.state) for alert in alerts]
+        for i, alert in enumerate(alerts):
+            lane = self._shelf.lane(alert.tenant.encode())
+            record = lane.next()
             expected = alert.encode()
             who = f'alert {alert.number} of tenant "{alert.tenant}" ({alert.state})'
-            if record is None:
-                found.append(self._finding(journal, None, f"{who} is missing", "", shown(expected)))
+            if record is None or _is_later(record, journal.sequence, names[i], names[i + 1 :]):
+                where = "" if record is None else f": it was before offset {record.offset}"
+                found.append(self._finding(journal, None, f"{who} is missing{where}", "", shown(expected)))
+                if record is not None:
+                    lane.put_back(record)
             elif not same_alert(record.value or b"", expected):
                 text = f"{who} is not as it follows from the record"
                 found.append(self._finding(journal, record.offset, text, shown(record.value), shown(expected)))
@@ -210,15 +217,31 @@ class Alerts:
         )
 
 
-class _Batch(msgspec.Struct, gc=False):
+class _Which(msgspec.Struct, gc=False):
+    """The part of an alert that says which it is."""
+
     batch: int = 0
+    tenant: str = ""
+    number: int = -1
+    state: str = ""
+
+
+def _which(record: Record) -> _Which:
+    try:
+        return msgspec.json.decode(record.value or b"", type=_Which)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Which()
 
 
 def _batch_of(record: Record) -> int:
-    try:
-        return msgspec.json.decode(record.value or b"", type=_Batch).batch
-    except msgspec.MsgspecError:
-        return 0
+    return _which(record).batch
+
+
+def _is_later(record: Record, batch: int, wanted: Name, after: Sequence[Name]) -> bool:
+    """Whether this is not the alert that is wanted, altered or not, but one that comes after it."""
+    there = _which(record)
+    name = (there.tenant, there.number, there.state)
+    return name != wanted and (name in after or there.batch > batch)
 
 
 def same_alert(recorded: bytes, expected: bytes) -> bool:

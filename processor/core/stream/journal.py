@@ -74,7 +74,7 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def decode(cls, data: bytes) -> JournalRecord:
         try:
             record = msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise IncompatibleState(f"this is not a journal record: {error}") from None
         if record.form != JOURNAL_FORM:
             raise IncompatibleState(
