@@ -313,3 +313,14 @@ def test_garbage_in_the_journal_is_an_altered_record(source: MemorySource, garba
     assert finding.offset == record.offset
     again = audit(source, Options(SEEDS, from_batch=0), processes=1)
     assert again.exit_code == 1
+
+
+@pytest.mark.parametrize("broken", ["altered", "missing", "unreadable"])
+def test_a_chain_that_is_broken_on_the_way_is_no_verified_end(source: MemorySource, broken: str) -> None:
+    records = source.records["journal", 1]
+    if broken == "missing":
+        records.pop(5)
+    else:
+        records[5] = changed(records[5], now=1) if broken == "altered" else replace(records[5], value=b"{")
+    found = run(source)
+    assert (found.end, found.end_because) == ("in part", "the chain of partition 1 is broken before its anchor")

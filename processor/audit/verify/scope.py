@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from processor.audit.replay.findings import Kind
+
 from .result import PartitionAudit
 
 Share = Literal["verified", "not verified", "in part"]
+BREAKS: tuple[Kind, ...] = ("journal-altered", "journal-gap", "journal-unreadable")
 NAMED = 5
 """partitions that are named before the rest is counted"""
 
@@ -39,7 +42,7 @@ def _why_not_drawn(judged: Sequence[PartitionAudit]) -> Iterator[str]:
 def end_verified(done: Sequence[PartitionAudit]) -> tuple[Share, str]:
     """Whether every chain gets to its anchor, and why that can be said."""
     judged = [one for one in done if one.batches or _expected(one)]
-    met = [one.anchored and one.finished for one in judged]
+    met = [one.anchored and one.finished and not _broken(one) for one in judged]
     if judged and all(met):
         return "verified", "the chain gets to where the anchor says"
     share: Share = "in part" if any(met) else "not verified"
@@ -53,6 +56,8 @@ def _why_not_ended(judged: Sequence[PartitionAudit]) -> Iterator[str]:
         yield f"{_partitions(without)} has no anchor"
     if missed := [one for one in judged if one.anchor and not one.anchored]:
         yield f"the chain of {_partitions(missed)} does not get to its anchor"
+    if broken := [one for one in judged if one.anchored and _broken(one)]:
+        yield f"the chain of {_partitions(broken)} is broken before its anchor"
     if unread := [one for one in judged if one.anchored and not one.finished]:
         yield f"{_partitions(unread)} could not be read to the end"
 
@@ -60,6 +65,11 @@ def _why_not_ended(judged: Sequence[PartitionAudit]) -> Iterator[str]:
 def _expected(one: PartitionAudit) -> bool:
     """Whether there should be batches, be there any or not."""
     return not one.finished or (bool(one.anchor) and not one.anchored)
+
+
+def _broken(one: PartitionAudit) -> bool:
+    """Whether a record of the chain was altered or is missing: then its last one does not stand for all before it."""
+    return any(kind in one.counts for kind in BREAKS)
 
 
 def _recomputed_in_full(one: PartitionAudit) -> bool:
