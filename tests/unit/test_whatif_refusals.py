@@ -74,7 +74,7 @@ def test_an_altered_input_that_could_be_had_back_ends_with_1_all_the_same(source
     code, text = said(source, tmp_path)
     assert code == 1
     assert "reproduces 420 of 420 decisions" in text
-    assert "the record does not audit clean (1 differences)" in text
+    assert "the record does not audit clean (1 difference)" in text
 
 
 def test_without_the_published_decisions_the_journal_says_what_was_decided(source: MemorySource) -> None:

@@ -20,6 +20,11 @@ from .mirror import Mirror, boundaries
 from .replay import Start
 from .rules import RuleBook, Secrets
 
+FROZEN = (
+    "the changelog at hand ends before the journal. Earlier versions left it so where it had been trimmed between two "
+    "recordings into one folder: record into it once more, and the manifest says which offsets were gone"
+)
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -115,7 +120,8 @@ class Changelog:
             if self._gone():
                 self.trimmed += 1
                 return []
-            return [self._finding(journal, None, "the writes of this batch are missing")]
+            cause = "" if self._held else FROZEN
+            return [self._finding(journal, None, "the writes of this batch are missing", cause)]
         if entry.identity != identity or entry.previous != journal.previous:
             return [self._finding(journal, entry.offset, f"the record belongs to {entry.identity.text()}")]
         if not entry.writes.endswith(own):
@@ -125,7 +131,7 @@ class Changelog:
     def unlike(self, journal: JournalRecord, entry: Entry) -> list[Finding]:
         return [self._finding(journal, entry.offset, "no part of its writes has the state digest of the journal")]
 
-    def _finding(self, journal: JournalRecord, offset: int | None, text: str) -> Finding:
+    def _finding(self, journal: JournalRecord, offset: int | None, text: str, cause: str = "") -> Finding:
         return Finding(
             kind="changelog",
             topic=self.topic,
@@ -134,6 +140,7 @@ class Changelog:
             lineage=journal.lineage,
             batch=journal.sequence,
             text=f"changelog of batch {journal.sequence}: {text}",
+            cause=cause,
         )
 
 

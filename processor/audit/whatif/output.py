@@ -35,8 +35,9 @@ def tell(answer: WhatIf, pictures: list[Path]) -> None:
         if count:
             say(f"{setting}: {count} labels would not have come by the end of the record, and are not counted")
     if answer.findings:
+        differences = "1 difference" if answer.findings == 1 else f"{answer.findings} differences"
         say(
-            f"the record does not audit clean ({answer.findings} differences), so the figures are those of an altered "
+            f"the record does not audit clean ({differences}), so the figures are those of an altered "
             "record: run `gforce audit` to see what was changed"
         )
     for path in pictures:
