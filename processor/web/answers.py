@@ -43,6 +43,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     ready: bool
+    """it owns partitions, and none of them stands still"""
     partitions: tuple[PartitionStatus, ...]
     totals: dict[str, int]
     tenants: list[TenantRow]
@@ -62,7 +63,7 @@ def overview(status: Status, figures: Sequence[TenantFigures]) -> Overview:
     owned = sum(len(partition.tenants) for partition in status.held)
     return Overview(
         version=__version__,
-        ready=status.ready,
+        ready=status.moving,
         partitions=status.partitions,
         totals=status.totals,
         tenants=[_row(tenant) for tenant in figures],

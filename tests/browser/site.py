@@ -77,6 +77,15 @@ class Site:
             self._server.stop()
             self._server = None
 
+    @property
+    def shown(self) -> Status:
+        return self._status
+
+    def show(self, status: Status) -> Status:
+        """Show this until something is processed again; what was shown before."""
+        before, self._status = self._status, status
+        return before
+
     def process(self) -> None:
         while not self._acknowledged.empty():
             self.running.worker.acknowledge(*self._acknowledged.get())
@@ -121,6 +130,11 @@ class Site:
             if rng.random() < labelled and only_label in (None, decided[case]):
                 self._send("feedback", tenant, case, {"label": truth[case]}, late)
         self.process()
+
+    def ask(self, tenant: str) -> None:
+        """One case, which nobody processes yet."""
+        advice = dict.fromkeys(EXPERTS, LABELS[1])
+        self._send("requests", tenant, f"case-{next(self._ids)}", {"group": "A", "predictions": advice})
 
     def crowd(self, tenants: int) -> None:
         """One case each."""

@@ -140,7 +140,7 @@ class HttpServer:
         status = self.status()
         stuck = [p for p in status.partitions if p.state != "ready"]
         body = {
-            "ready": status.ready and not stuck,
+            "ready": status.moving,
             "partitions": {str(p.number): p.state for p in status.partitions},
             "trouble": {str(p.number): p.trouble for p in stuck if p.trouble},
         }
@@ -153,7 +153,7 @@ class HttpServer:
         if not self.token_ok(request):
             return _needs_token()
         status = self.status()
-        page = StatusPage(status.ready, status.partitions, status.totals, self.figures())
+        page = StatusPage(status.moving, status.partitions, status.totals, self.figures())
         # msgspec writes a rate that nothing is known of yet (NaN) as null; JSON has no NaN, and Starlette refuses it.
         return Response(msgspec.json.encode(page), media_type="application/json")
 

@@ -27,6 +27,8 @@ class PartitionStatus:
     """seconds since it last moved"""
     lag: dict[str, int] = field(default_factory=dict)
     """records that are not committed yet, by topic; what cannot be known is missing"""
+    waiting: float = 0.0
+    """seconds it has had something to do and has not moved; an idle partition waits for nothing"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Status:
     """requests by the time until they were committed, see ``LATENCY_BOUNDS``"""
     latency_sum: int = 0
     """milliseconds"""
+
+    @property
+    def moving(self) -> bool:
+        """It owns something, and nothing of it stands still."""
+        return self.ready and all(partition.state == "ready" for partition in self.partitions)
 
 
 def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
@@ -56,9 +63,9 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
 
 def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
-    still = (now - owned.progress_at) / 1_000
+    waiting = (now - _waits_since(owned)) / 1_000 if worker.intake.has_lag(owned) else 0.0
     state = "broken" if owned.breaker.open else "ready" if owned.ready else "recovering"
-    if state != "broken" and still > stall_seconds and worker.intake.has_lag(owned):
+    if state != "broken" and waiting > stall_seconds:
         state = "stalled"
     return PartitionStatus(
         number=owned.number,
@@ -69,9 +76,23 @@ def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> 
         pending=partition.pending if partition else 0,
         parked=partition.parked if partition else 0,
         buffered=owned.buffered,
-        still=still,
+        still=(now - owned.progress_at) / 1_000,
         lag=_lag(worker, owned),
+        waiting=waiting,
     )
+
+
+def _waits_since(owned: Owned) -> int:
+    """Since when there has been something to do and nothing was done.
+
+    An idle partition is looked after about every second, and not any more once something is read: so that moment is
+    known. Of what is not even read it is not; there it is the last move.
+    """
+    if owned.takeable:
+        return max(owned.takeable_since, owned.progress_at)
+    if owned.buffered or not owned.ready:
+        return max(owned.idle_at, owned.progress_at)
+    return owned.progress_at
 
 
 def _lag(worker: Worker, owned: Owned) -> dict[str, int]:

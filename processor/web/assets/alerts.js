@@ -2,6 +2,7 @@
 
 import { el, named } from "./dom.js";
 import { between, count, known, moment, plural, quoted, rate } from "./format.js";
+import { troubleOf } from "./state.js";
 
 const TITLES = {
   tolerance: "The gap has exceeded the tolerance",
@@ -17,6 +18,12 @@ export function alertsOf(tenant, alert) {
     el("p", { class: "muted" }, ending(alert)),
     alert.kind === "tolerance" ? el("p", null, "Once you have looked into it: ", el("code", null, `gforce acknowledge ${quoted(tenant.name)} ${alert.number}`)) : null);
 }
+
+// Before all else: figures of a partition that stands still say how it was.
+export const standsStill = (partition, { level, text, detail }) =>
+  el("article", { class: level === 3 ? "alert" : "warning", "data-key": "standing" },
+    el("h2", null, el("span", { "aria-hidden": "true" }, level === 3 ? "▲ " : "△ "), text),
+    el("p", null, partition ? troubleOf(partition) : detail));
 
 const ending = (alert) =>
   ({

@@ -16,18 +16,23 @@ let stop = () => {};
 let view = null;
 let fresh = null; // when the figures on the page came
 
-const version = (text) => setText(document.getElementById("version"), `G-FORCE ${text}`);
+let about = {}; // what the view says: version, title, and whether decisions stand still
+
+function told(said) {
+  about = said;
+  setText(document.getElementById("version"), `G-FORCE ${said.version}`);
+}
 
 // #/ or #/tenant/NAME?metric=fpr
 function route() {
   const [path, query] = location.hash.slice(1).split("?");
   const [, kind, name] = path.match(/^\/(tenant)\/(.+)$/) ?? [];
-  if (kind !== "tenant") return { key: "all", make: () => new Overview(main, version) };
+  if (kind !== "tenant") return { key: "all", make: () => new Overview(main, told) };
   try {
     const wanted = decodeURIComponent(name);
-    return { key: `tenant ${wanted}`, make: () => new Tenant(main, wanted, new URLSearchParams(query), version) };
+    return { key: `tenant ${wanted}`, make: () => new Tenant(main, wanted, new URLSearchParams(query), told) };
   } catch {
-    return { key: "all", make: () => new Overview(main, version) };
+    return { key: "all", make: () => new Overview(main, told) };
   }
 }
 
@@ -58,8 +63,10 @@ function heard(error) {
   if (error instanceof NotHere) return gone();
   if (!error) fresh = new Date();
   else console.debug(error); // a lost line is told on the page; the console is for what is wrong with the page
-  connection.dataset.state = error ? "lost" : "live";
-  setText(connectionText, error ? "Not connected" : "Live");
+  if (error) line("lost", "Not connected");
+  else if (about.still) line("still", about.still.word);
+  else line("live", "Live");
+  document.title = about.title ?? "G-FORCE";
   lost.hidden = !error;
   main.classList.toggle("stale", Boolean(error));
   if (error) {
@@ -68,9 +75,14 @@ function heard(error) {
   }
 }
 
+// The dot in the corner and its word.
+function line(state, word) {
+  connection.dataset.state = state;
+  setText(connectionText, word);
+}
+
 function gone() {
-  connection.dataset.state = "live";
-  setText(connectionText, "Live");
+  line("live", "Live");
   lost.hidden = true;
   if (main.querySelector(".gone")) return;
   view?.close?.();
@@ -86,8 +98,7 @@ function gone() {
 }
 
 function askForToken() {
-  connection.dataset.state = "lost";
-  setText(connectionText, "Token needed");
+  line("lost", "Token needed");
   view?.close?.();
   const refused = token.get() !== null;
   const input = el("input", { type: "password", id: "token", autocomplete: "off", required: true, "aria-describedby": "token-help" });

@@ -3,8 +3,8 @@
 import { bandBar, scaleFor } from "./bars.js";
 import { ask } from "./connection.js";
 import { el, named, patch, setText, svg, visible } from "./dom.js";
-import { atMost, band, count, duration, known, plural, policy, rate } from "./format.js";
-import { stateOf, unattainable, verdict } from "./state.js";
+import { atMost, band, count, known, plural, policy, rate } from "./format.js";
+import { standing, stateOf, troubleOf, unattainable, verdict } from "./state.js";
 
 const RESORT = 10000; // milliseconds: rows that jump every second cannot be read
 const FILTERS = {
@@ -66,7 +66,6 @@ export class Overview {
     this.data = data;
     const lags = new Map(data.partitions.map((partition) => [partition.number, behind(partition)]));
     this.rows = data.tenants.map((tenant) => ({ ...tenant, lag: lags.get(tenant.partition), state: stateOf(tenant, tenant.gap) }));
-    this.told(data.version);
     this.draw(false);
   }
 
@@ -82,15 +81,16 @@ export class Overview {
 
   draw(asked) {
     if (!this.rows) return;
-    const said = verdict(this.rows);
+    const said = verdict(this.rows, this.data.partitions);
     this.head.dataset.level = said.level;
     setText(this.title, said.text);
     setText(this.detail, said.detail);
     setText(this.announced, `${said.text}. ${said.detail}`);
-    document.title = said.level === 3 ? `▲ ${said.text} · G-FORCE` : "G-FORCE";
+    const still = standing(this.data.partitions);
+    this.told({ version: this.data.version, still, title: said.level === 3 || still ? `▲ ${said.text} · G-FORCE` : "G-FORCE" });
     patch(this.strip, this.health());
     patch(this.trouble, this.data.partitions.filter((p) => p.state !== "ready").map((p) =>
-      el("li", { "data-key": `p${p.number}` }, `Partition ${p.number} is ${p.state}${p.trouble ? `: ${visible(p.trouble)}` : ""}. Still for ${duration(p.still)}.`)));
+      el("li", { "data-key": `p${p.number}` }, troubleOf(p))));
     const rows = this.arranged(asked);
     const scale = scaleFor(rows.flatMap(({ gap, tolerance }) => [gap.upper, gap.value, tolerance]));
     patch(this.scale, [el("span", null, "0"), el("span", { class: "unseen" }, " to "), el("span", null, String(scale))]);

@@ -1,6 +1,7 @@
 // How a tenant stands, in one word and in one sentence. Worst first.
 
-import { between, known, plural, rate } from "./format.js";
+import { visible } from "./dom.js";
+import { between, duration, known, plural, rate } from "./format.js";
 
 const KINDS = {
   "one-sided": { word: "Labels one-sided", sign: "!" },
@@ -26,8 +27,32 @@ export function stateOf(tenant, gap) {
 export const unattainable = (tenant) =>
   known(tenant.attainable) && known(tenant.tolerance) && tenant.attainable > tenant.tolerance;
 
-// What a person on call reads first.
-export function verdict(tenants) {
+// Whether decisions are made at all. null if they are.
+export function standing(partitions) {
+  if (!partitions.length) return { level: 2, word: "No partition", text: "No partition is owned", detail: "Others have them all, or the broker has given none yet: nothing is decided here." };
+  const still = partitions.filter(({ state }) => state === "stalled" || state === "broken").length;
+  if (still) return { level: 3, word: "Standing still", text: `Decisions stand still on ${share(still, partitions.length)}`, detail: "" };
+  const coming = partitions.filter(({ state }) => state !== "ready").length;
+  if (coming) return { level: 2, word: "Recovering", text: `No decisions yet on ${share(coming, partitions.length)}`, detail: "Their state is being recovered." };
+  return null;
+}
+
+export const troubleOf = ({ number, state, trouble, waiting }) =>
+  `Partition ${number} is ${state}${trouble ? `: ${visible(trouble)}` : ""}.${waiting >= 1 ? ` It has not moved for ${duration(waiting)} although something waits.` : ""}`;
+
+const share = (some, all) => (some < all ? `${some} of ${all} partitions` : all === 1 ? "the partition" : `all ${all} partitions`);
+
+// What a person on call reads first: whether it decides, then whether it decides fairly.
+export function verdict(tenants, partitions) {
+  const still = standing(partitions);
+  const judged = fairness(tenants);
+  if (!still) return judged;
+  const level = Math.max(still.level, judged.level);
+  if (judged.level < 2) return { level, text: still.text, detail: still.detail };
+  return { level, text: `${still.text}; ${judged.text}`, detail: `${still.detail} ${judged.detail}`.trim() };
+}
+
+function fairness(tenants) {
   if (!tenants.length) return { level: 1, text: "No tenants yet", detail: "They appear with their first request." };
   const alerts = tenants.filter(({ state }) => state.alert).length;
   const above = tenants.filter(({ state }) => state.level === 2).length;

@@ -5,8 +5,8 @@ import { TimeChart } from "./charts.js";
 import { el, named, patch, setText, visible } from "./dom.js";
 import { between, known, METRICS, policy, rate, windowName } from "./format.js";
 import { badge } from "./overview.js";
-import { gapSentence, stateOf } from "./state.js";
-import { alertsOf, warningsOf } from "./alerts.js";
+import { gapSentence, standing, stateOf } from "./state.js";
+import { alertsOf, standsStill, warningsOf } from "./alerts.js";
 import { Advice, Labels, ratesTable, facts } from "./panels.js";
 
 const RANGES = { "10m": ["10 minutes", 600], "1d": ["1 day", 86400], all: ["All", Infinity] };
@@ -83,10 +83,12 @@ export class Tenant {
     const lifetime = figures.windows[0];
     const gap = lifetime?.gaps.equalized_odds ?? {};
     const state = stateOf(figures, gap);
-    document.title = `${state.alert ? "▲ " : ""}${visible(this.name)} · G-FORCE`;
-    patch(this.state, [badge(state), el("span", { class: "muted" }, ` ${policy(figures.policy)} · partition ${figures.partition}${partition && partition.state !== "ready" ? ` (${partition.state})` : ""}`)]);
+    const still = standing(partition ? [partition] : []);
+    const first = still ? `▲ ${still.word} · ` : state.alert ? "▲ " : "";
+    this.told({ version: this.data.version, still, title: `${first}${visible(this.name)} · G-FORCE` });
+    patch(this.state, [badge(state), el("span", { class: "muted" }, ` ${policy(figures.policy)} · partition ${figures.partition}`)]);
     setText(this.announced, state.word);
-    patch(this.alerts, [...figures.alerts.map((alert) => alertsOf(figures, alert)), ...warningsOf(figures)]);
+    patch(this.alerts, [still ? standsStill(partition, still) : null, ...figures.alerts.map((alert) => alertsOf(figures, alert)), ...warningsOf(figures)]);
     patch(this.facts, facts(figures, gap));
     if (lifetime) {
       const metric = chosen(this.metrics, "metric", Object.keys(METRICS).filter((key) => lifetime.gaps[key]), (key) => METRICS[key].short, this.choices);
@@ -98,7 +100,6 @@ export class Tenant {
     }
     this.advice.draw(figures);
     this.labels.draw(figures, this.data.delay_bounds);
-    this.told(this.data.version);
   }
 
   drawGap(figures, metric, range) {
