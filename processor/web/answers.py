@@ -35,6 +35,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     labels: int
     pending: int
     oldest_pending: float
+    """seconds, by the clock on the wall"""
     learning: int
     one_sided: bool
     alerts: list[AlertRow]
@@ -55,23 +56,32 @@ class TenantPage(msgspec.Struct, frozen=True, kw_only=True):
     version: str = __version__
     figures: TenantFigures
     partition: PartitionStatus | None
+    oldest_pending: float
+    """seconds, by the clock on the wall; that of ``figures`` is by the partition's"""
     delay_bounds: tuple[int, ...] = DELAY_BOUNDS
     """seconds: the upper ends of ``figures.delays``, whose last bucket has none"""
 
 
-def overview(status: Status, figures: Sequence[TenantFigures]) -> Overview:
+def overview(status: Status, figures: Sequence[TenantFigures], now: int) -> Overview:
+    """``now`` is the time on the wall, in milliseconds."""
+    slow = _slow(status, now)
     owned = sum(len(partition.tenants) for partition in status.held)
     return Overview(
         version=__version__,
         ready=status.moving,
         partitions=status.partitions,
         totals=status.totals,
-        tenants=[_row(tenant) for tenant in figures],
+        tenants=[_row(tenant, slow) for tenant in figures],
         unlisted=max(owned - len(figures), 0),
     )
 
 
-def _row(tenant: TenantFigures) -> TenantRow:
+def _slow(status: Status, now: int) -> dict[int, float]:
+    """Seconds by which each partition's clock is behind. It stands while nothing comes in; decisions grow older."""
+    return {partition.number: max(now - partition.clock, 0) / 1_000 for partition in status.held}
+
+
+def _row(tenant: TenantFigures, slow: dict[int, float]) -> TenantRow:
     lifetime = tenant.windows[0] if tenant.windows else None
     return TenantRow(
         name=tenant.name,
@@ -82,16 +92,17 @@ def _row(tenant: TenantFigures) -> TenantRow:
         tolerance=tenant.tolerance,
         labels=lifetime.labels if lifetime else 0,
         pending=tenant.pending,
-        oldest_pending=tenant.oldest_pending,
+        oldest_pending=tenant.oldest_pending + slow.get(tenant.partition, 0.0),
         learning=tenant.learning,
         one_sided=bool(tenant.one_sided),
         alerts=[AlertRow(alert.number, alert.kind, alert.since, alert.text) for alert in tenant.alerts],
     )
 
 
-def tenant_page(status: Status, figures: TenantFigures) -> TenantPage:
+def tenant_page(status: Status, figures: TenantFigures, now: int) -> TenantPage:
     partition = next((p for p in status.partitions if p.number == figures.partition), None)
-    return TenantPage(figures=figures, partition=partition)
+    oldest = figures.oldest_pending + _slow(status, now).get(figures.partition, 0.0)
+    return TenantPage(figures=figures, partition=partition, oldest_pending=oldest)
 
 
 def since(history: History, moment: int) -> History:

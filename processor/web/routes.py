@@ -7,6 +7,7 @@ policy lets the browser run no script and load nothing but what is served here.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
@@ -57,11 +58,11 @@ def routes(view: View) -> list[Route]:
         return _sent(request, file) if file else _problem(404, "no such file")
 
     def get_overview(_: Request) -> Any:
-        return overview(view.status(), view.figures())
+        return overview(view.status(), view.figures(), now())
 
     def get_tenant(request: Request) -> Any:
         found = view.tenant(_name(request))
-        return tenant_page(view.status(), found) if found else None
+        return tenant_page(view.status(), found, now()) if found else None
 
     def get_history(request: Request) -> Any:
         found, moment = view.history(_name(request)), _moment(request)
@@ -74,6 +75,11 @@ def routes(view: View) -> list[Route]:
         Route("/api/tenant", _figures(view, get_tenant)),
         Route("/api/history", _figures(view, get_history)),
     ]
+
+
+def now() -> int:
+    """The time on the wall, in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 def _figures(view: View, answer: Callable[[Request], Any]) -> Callable[[Request], Response]:

@@ -5,7 +5,7 @@ import { BarChart } from "./charts.js";
 import { el, named, patch, setText, visible } from "./dom.js";
 import { atMost, band, between, count, duration, known, plural, policy, rate } from "./format.js";
 
-export function facts(tenant, gap) {
+export function facts(tenant, gap, oldest) {
   const lifetime = tenant.windows[0];
   const shadows = Object.entries(lifetime?.shadows ?? {}).filter(([, by]) => known(by.equalized_odds));
   const found = [
@@ -15,7 +15,7 @@ export function facts(tenant, gap) {
     ...shadows.map(([name, by]) => [policy(name), rate(by.equalized_odds), "would have had this gap"]),
     ["Regret", rate(tenant.regret), "per round, to the best expert"],
     ["Labels", count(lifetime?.labels ?? 0), `${count(tenant.tally.decisions ?? 0)} decisions`],
-    ["Pending", count(tenant.pending), known(tenant.oldest_pending) ? `oldest ${atMost(tenant.oldest_pending)}` : "none waits"],
+    ["Pending", count(tenant.pending), known(oldest) ? `oldest ${atMost(oldest)}` : "none waits"],
   ];
   return found.map(([name, value, note, kind]) =>
     el("div", { class: kind ?? "", "data-key": name }, el("dt", null, name), el("dd", null, el("b", null, value), el("small", null, note))));

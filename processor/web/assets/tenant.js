@@ -89,7 +89,7 @@ export class Tenant {
     patch(this.state, [badge(state), el("span", { class: "muted" }, ` ${policy(figures.policy)} · partition ${figures.partition}`)]);
     setText(this.announced, state.word);
     patch(this.alerts, [still ? standsStill(partition, still) : null, ...figures.alerts.map((alert) => alertsOf(figures, alert)), ...warningsOf(figures)]);
-    patch(this.facts, facts(figures, gap));
+    patch(this.facts, facts(figures, gap, this.data.oldest_pending));
     if (lifetime) {
       const metric = chosen(this.metrics, "metric", Object.keys(METRICS).filter((key) => lifetime.gaps[key]), (key) => METRICS[key].short, this.choices);
       const range = chosen(this.ranges, "range", Object.keys(RANGES), (key) => RANGES[key][0], this.choices);
