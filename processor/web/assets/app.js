@@ -46,6 +46,9 @@ function show() {
   view?.close?.();
   current = wanted.key;
   view = wanted.make();
+  fresh = null;
+  about = {};
+  if (!lost.hidden) sayLost();
   if (moved) {
     scrollTo(0, 0);
     main.focus({ preventScroll: true });
@@ -63,16 +66,19 @@ function heard(error) {
   if (error instanceof NotHere) return gone();
   if (!error) fresh = new Date();
   else console.debug(error); // a lost line is told on the page; the console is for what is wrong with the page
-  if (error) line("lost", "Not connected");
-  else if (about.still) line("still", about.still.word);
-  else line("live", "Live");
-  document.title = about.title ?? "G-FORCE";
   lost.hidden = !error;
   main.classList.toggle("stale", Boolean(error));
-  if (error) {
-    const since = fresh ? `These figures are from ${fresh.toLocaleTimeString("en-GB")}.` : "There are no figures yet.";
-    setText(lost, `Connection lost. ${since} Trying again…`);
-  }
+  if (error) return sayLost();
+  if (about.still) line("still", about.still.word);
+  else line("live", "Live");
+  document.title = about.title ?? "G-FORCE";
+}
+
+function sayLost() {
+  line("lost", "Not connected");
+  document.title = `✕ Not connected · ${(about.title ?? "G-FORCE").replace("▲ ", "")}`;
+  const since = fresh ? `These figures are from ${fresh.toLocaleTimeString("en-GB")}.` : "There are no figures yet.";
+  setText(lost, `Connection lost. ${since} Trying again…`);
 }
 
 // The dot in the corner and its word.
@@ -83,7 +89,9 @@ function line(state, word) {
 
 function gone() {
   line("live", "Live");
+  document.title = "Not on this processor · G-FORCE";
   lost.hidden = true;
+  main.classList.remove("stale");
   if (main.querySelector(".gone")) return;
   view?.close?.();
   const name = decodeURIComponent(location.hash.slice("#/tenant/".length).split("?")[0]);
@@ -99,6 +107,9 @@ function gone() {
 
 function askForToken() {
   line("lost", "Token needed");
+  document.title = "Token needed · G-FORCE";
+  lost.hidden = true;
+  main.classList.remove("stale");
   view?.close?.();
   const refused = token.get() !== null;
   const input = el("input", { type: "password", id: "token", autocomplete: "off", required: true, "aria-describedby": "token-help" });

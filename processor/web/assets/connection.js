@@ -2,7 +2,8 @@
 
 const EVERY = 1000; // milliseconds
 const PATIENCE = 8000;
-const SHARE = 5; // a slow answer (many tenants, a bad line) is asked for less often: a fifth of the time at most
+const LONGEST = 3000; // whatever went wrong, somebody may be waiting for it to be right again
+const SHARE = 5; // a slow answer (many tenants, a bad line) is asked for less often
 
 export class TokenNeeded extends Error {}
 export class NotHere extends Error {}
@@ -27,43 +28,39 @@ export function repeatedly(turn, told) {
   const stopping = new AbortController();
   const { signal } = stopping;
   (async () => {
-    let failures = 0;
     while (!signal.aborted) {
       await shown(signal);
       const started = performance.now();
       let error = null;
       try {
         await turn(signal);
-        failures = 0;
       } catch (problem) {
         error = problem;
-        failures += 1;
       }
       if (signal.aborted) return;
       told(error);
       if (error instanceof TokenNeeded) return;
       const took = performance.now() - started;
-      await pause(Math.max(EVERY, took * SHARE, Math.min(failures, 5) * EVERY), signal);
+      await pause(Math.min(Math.max(EVERY, took * SHARE), LONGEST), signal);
     }
   })();
   return () => stopping.abort();
 }
 
 const shown = async (signal) => {
-  while (document.hidden && !signal.aborted) await event(document, "visibilitychange", signal);
+  while (document.hidden && !signal.aborted) await pause(null, signal);
 };
 
-const pause = (milliseconds, signal) => event(null, milliseconds, signal);
-
-// Waits for an event of a target, or without one for a time; the end of the signal ends the wait. Leaves no listener.
-const event = (target, what, signal) =>
+// Waits so long, or without end; until the tab is hidden or shown, or the signal ends. Leaves no listener.
+const pause = (milliseconds, signal) =>
   new Promise((done) => {
     const end = () => {
-      if (target) target.removeEventListener(what, end);
-      else clearTimeout(timer);
+      document.removeEventListener("visibilitychange", end);
       signal.removeEventListener("abort", end);
+      clearTimeout(timer);
       done();
     };
-    const timer = target ? target.addEventListener(what, end) : setTimeout(end, what);
+    const timer = milliseconds === null ? null : setTimeout(end, milliseconds);
+    document.addEventListener("visibilitychange", end);
     signal.addEventListener("abort", end);
   });
