@@ -100,7 +100,7 @@ class Site:
         mu_b: float = 0.3,
         seed: int = 1,
         groups: tuple[str, str] = GROUPS,
-        experts: tuple[str, str, str, str] = EXPERTS,
+        experts: tuple[str, ...] = EXPERTS,
         labelled: float = 0.95,
         only_label: str | None = None,
         constant: str | None = None,
@@ -114,7 +114,7 @@ class Site:
         drawn = paper_population(mu_b=mu_b).draw(rng, 1, cases)
         ids, truth = [], {}
         for t in range(cases):
-            advice = {name: LABELS[drawn.predictions[0, t, f]] for f, name in enumerate(experts)}
+            advice = {name: LABELS[drawn.predictions[0, t, f % len(EXPERTS)]] for f, name in enumerate(experts)}
             if constant is not None:
                 advice[constant] = LABELS[1]
             ids.append(f"case-{next(self._ids)}")

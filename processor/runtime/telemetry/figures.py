@@ -85,6 +85,7 @@ class TenantFigures(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     groups: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    """in the order configured"""
     experts: tuple[str, ...] = ()
     positive: str | None = None
     policy: str = ""

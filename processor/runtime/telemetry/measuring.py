@@ -5,7 +5,7 @@ A committed tenant is never changed in place, so this may run in any thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +109,7 @@ def _plain(case: Case) -> dict[str, Any]:
         "name": tenant.name,
         "partition": case.partition,
         "groups": axes.groups,
-        "labels": axes.labels,
+        "labels": tuple(sorted(axes.labels, key=_place_in(settings.labels))),
         "experts": axes.experts,
         "positive": settings.positive,
         "policy": settings.policy.name,
@@ -122,6 +122,12 @@ def _plain(case: Case) -> dict[str, Any]:
         "streams": streams,
         "learning": sum(stream.state == "learning" and stream.kind == "tolerance" for stream in streams),
     }
+
+
+def _place_in(names: Sequence[str]) -> Callable[[str], int]:
+    """Where a name was configured; others come last."""
+    places = {name: place for place, name in enumerate(names)}
+    return lambda name: places.get(name, len(places))
 
 
 def _one_sided(tenant: Tenant) -> list[str]:

@@ -35,12 +35,11 @@ export function ratesTable(tenant, window) {
         el("td", { class: "number range" }, band(cell.rate)),
         el("td", { class: "number" }, count(cell.n)))));
   };
-  const labels = [...new Set(window.rates.map((cell) => cell.label))];
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Error rates of each group" },
     el("table", { class: "plain rates" },
       el("thead", null, el("tr", null, el("th", { scope: "col" }, "Group"), el("th", { scope: "col", class: "number" }, "Wrong"),
         el("th", { scope: "col", class: "bar-cell" }, `0 – ${scale}`), el("th", { scope: "col", class: "number range" }, "Band"), el("th", { scope: "col", class: "number" }, "Labels"))),
-      labels.map(part)));
+      tenant.labels.map(part)));
 }
 
 const wrong = (tenant, label) =>
@@ -66,7 +65,8 @@ export class Advice {
 }
 
 function adviceTable(tenant, group, several) {
-  const instances = Object.entries(tenant.weights[group]);
+  // As configured. An object would put names that are numbers first.
+  const instances = (several ? tenant.labels : Object.keys(tenant.weights[group])).map((name) => [name, tenant.weights[group][name] ?? {}]);
   const chance = (instance) => tenant.selection[group]?.[instance] ?? (several ? null : 1);
   const overall = tenant.experts.map((expert) => instances.reduce((sum, [instance, by]) => sum + (chance(instance) ?? 0) * (by[expert] ?? 0), 0));
   const heat = (value) => el("td", { class: "number heat", "data-heat": known(value) ? Math.round(value * 10) : 0 }, known(value) ? value.toFixed(2) : "–");
