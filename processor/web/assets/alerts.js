@@ -1,6 +1,6 @@
 // Alerts and warnings in plain words, with what they rest on and what to do.
 
-import { el, named } from "./dom.js";
+import { el, named, patch, setText } from "./dom.js";
 import { between, count, known, moment, plural, quoted, rate } from "./format.js";
 import { troubleOf } from "./state.js";
 
@@ -10,7 +10,7 @@ const TITLES = {
   "one-sided": "Some decisions never get a label",
 };
 
-export function alertsOf(tenant, alert) {
+function alertsOf(tenant, alert) {
   return el("article", { class: "alert", "data-key": `alert ${alert.number}` },
     el("h2", null, el("span", { "aria-hidden": "true" }, alert.kind === "one-sided" ? "! " : "▲ "), TITLES[alert.kind] ?? alert.kind),
     el("p", null, named(alert.text.replaceAll(" %", "\u00a0%"))),
@@ -24,6 +24,29 @@ export const standsStill = (partition, { level, text, detail }) =>
   el("article", { class: level === 3 ? "alert" : "warning", "data-key": "standing" },
     el("h2", null, el("span", { "aria-hidden": "true" }, level === 3 ? "▲ " : "△ "), text),
     el("p", null, partition ? troubleOf(partition) : detail));
+
+const SHOWN = 3; // in full; the figures below must not be pushed out of sight
+
+// The first in full, the others folded. It is made once, so what somebody has unfolded stays so.
+export class Alerts {
+  constructor() {
+    this.first = el("div", { class: "alerts" });
+    this.counted = el("summary");
+    this.rest = el("div", { class: "alerts" });
+    this.folded = el("details", { class: "more-alerts", hidden: true }, this.counted, this.rest);
+    this.notices = el("div", { class: "alerts" });
+    this.box = el("section", { "aria-label": "Alerts" }, this.first, this.folded, this.notices);
+  }
+
+  draw(tenant, before) {
+    const cards = tenant.alerts.map((alert) => alertsOf(tenant, alert));
+    patch(this.first, [before, ...cards.slice(0, SHOWN)]);
+    patch(this.rest, cards.slice(SHOWN));
+    setText(this.counted, plural(Math.max(cards.length - SHOWN, 0), "more alert"));
+    this.folded.hidden = cards.length <= SHOWN;
+    patch(this.notices, warningsOf(tenant));
+  }
+}
 
 const ending = (alert) =>
   ({
@@ -54,7 +77,7 @@ function evidence({ groups, label, evidence: { whole, recent: later, pairs, weal
     el("p", { class: "muted" }, `Difference ${rate(sign * whole.gap)}${gapBand} · ${plural(pairs, "pair")} of labels compared · evidence ${count(Math.round(wealth))} where ${count(Math.round(threshold))} raises the alert.`));
 }
 
-export function warningsOf(tenant) {
+function warningsOf(tenant) {
   const found = [];
   const told = tenant.alerts.some((alert) => alert.kind === "one-sided");
   if (tenant.one_sided.length && !told) {

@@ -6,7 +6,7 @@ import { el, named, patch, setText, visible } from "./dom.js";
 import { between, known, METRICS, policy, rate, windowName } from "./format.js";
 import { badge } from "./overview.js";
 import { gapSentence, standing, stateOf } from "./state.js";
-import { alertsOf, standsStill, warningsOf } from "./alerts.js";
+import { Alerts, standsStill } from "./alerts.js";
 import { Advice, Labels, ratesTable, facts } from "./panels.js";
 
 const RANGES = { "10m": ["10 minutes", 600], "1d": ["1 day", 86400], all: ["All", Infinity] };
@@ -23,7 +23,7 @@ export class Tenant {
     this.title = el("h1", { class: "name" }, named(name));
     this.state = el("p", { class: "state-line" });
     this.announced = el("p", { class: "unseen", role: "status" });
-    this.alerts = el("section", { class: "alerts", "aria-label": "Alerts" });
+    this.alerts = new Alerts();
     this.facts = el("dl", { class: "facts" });
     this.metrics = this.chooser("metric", "Metric");
     this.windows = this.chooser("window", "Window");
@@ -37,7 +37,7 @@ export class Tenant {
     main.replaceChildren(
       el("nav", { class: "crumbs", "aria-label": "Where you are" }, el("a", { href: "#/" }, "← All tenants")),
       el("header", { class: "tenant-head" }, this.title, this.state, this.announced),
-      this.alerts,
+      this.alerts.box,
       this.facts,
       panel("Gap over time", "wide", el("div", { class: "choosers" }, this.metrics, this.ranges), this.gapWords, this.gap.box),
       panel("Error rates of each group", "", el("div", { class: "choosers" }, this.windows), this.rates),
@@ -88,7 +88,7 @@ export class Tenant {
     this.told({ version: this.data.version, still, title: `${first}${visible(this.name)} · G-FORCE` });
     patch(this.state, [badge(state), el("span", { class: "muted" }, ` ${policy(figures.policy)} · partition ${figures.partition}`)]);
     setText(this.announced, state.word);
-    patch(this.alerts, [still ? standsStill(partition, still) : null, ...figures.alerts.map((alert) => alertsOf(figures, alert)), ...warningsOf(figures)]);
+    this.alerts.draw(figures, still ? standsStill(partition, still) : null);
     patch(this.facts, facts(figures, gap, this.data.oldest_pending));
     if (lifetime) {
       const metric = chosen(this.metrics, "metric", Object.keys(METRICS).filter((key) => lifetime.gaps[key]), (key) => METRICS[key].short, this.choices);
