@@ -113,7 +113,7 @@ export class TimeChart extends Chart {
       cursor: { y: false, points: { show: false }, drag: { setScale: false, x: false, y: false } },
       scales: { x: { time: true }, y: { range: () => [0, this.top] } },
       axes: [
-        this.axis({ space: rem * 5, size: rem * 1.9, values: (_, splits, __, ___, step) => splits.map((at) => axisTime(at, step)) }),
+        this.axis({ space: rem * 5, size: rem * 1.9, values: (_, splits, __, ___, step) => onceEach(splits.map((at) => axisTime(at, step))) }),
         this.axis({ space: rem * 2, size: rem * 3, values: (_, splits) => splits.map((value) => value.toFixed(this.top > 0.35 ? 1 : 2)) }),
       ],
       hooks: { setCursor: [(u) => this.name(u.cursor.idx)] },
@@ -140,6 +140,9 @@ export class TimeChart extends Chart {
     ]);
   }
 }
+
+// Ticks closer than what the words tell apart: the first of them has the word.
+const onceEach = (words) => words.map((word, index) => (word === words[index - 1] ? "" : word));
 
 function swatch(line) {
   const stroke = `var(${line.colour})`;

@@ -22,9 +22,14 @@ export const named = (text, attributes) => el("bdi", attributes, visible(text));
 export function visible(text) {
   return text
     .replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
-    .replace(/[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (c) =>
-      `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+    .replace(/[\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, coded)
+    .replace(/[\p{L}\p{M}]+/gu, (word) => (/\p{Script=Latin}/u.test(word) ? word.replace(ALIKE, coded) : word));
 }
+
+// Letters that look like Latin ones. In a word with Latin letters they are shown by number: "Bаnk" is not "Bank".
+const ALIKE = /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}]/gu;
+
+const coded = (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 
 // Make the children of a node like these, changing only what differs: focus, selection and a screen reader's place
 // stay where they are. Children with data-key keep their identity when the order changes.

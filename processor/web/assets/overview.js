@@ -128,7 +128,7 @@ export class Overview {
     const wanted = this.search.value.trim().toLowerCase();
     const [, passes] = FILTERS[this.filter.value];
     return this.rows
-      .filter((row) => passes(row) && visible(row.name).toLowerCase().includes(wanted))
+      .filter((row) => passes(row) && [row.name, visible(row.name)].some((name) => name.toLowerCase().includes(wanted)))
       .sort((a, b) => place.get(a.name) - place.get(b.name));
   }
 }
