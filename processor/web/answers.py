@@ -34,6 +34,7 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float
     labels: int
     pending: int
+    awaited: int
     oldest_pending: float
     """seconds, by the clock on the wall"""
     learning: int
@@ -92,6 +93,7 @@ def _row(tenant: TenantFigures, slow: dict[int, float]) -> TenantRow:
         tolerance=tenant.tolerance,
         labels=lifetime.labels if lifetime else 0,
         pending=tenant.pending,
+        awaited=tenant.awaited,
         oldest_pending=tenant.oldest_pending + slow.get(tenant.partition, 0.0),
         learning=tenant.learning,
         one_sided=bool(tenant.one_sided),

@@ -105,6 +105,8 @@ class TenantFigures(msgspec.Struct, frozen=True, kw_only=True):
     """π: group → instance → expert → probability"""
     tally: dict[str, int] = {}
     pending: int = 0
+    awaited: int = 0
+    """of those pending, so many at most can get a label: with feedback "positive-only", the positive ones"""
     oldest_pending: float = float("nan")
     """seconds, by the partition's clock; NaN where nothing is pending"""
     delays: list[int] = []

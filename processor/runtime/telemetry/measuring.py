@@ -116,6 +116,7 @@ def _plain(case: Case) -> dict[str, Any]:
         "tolerance": tenant.watch.settings.tolerance if tenant.watch else float("nan"),
         "tally": dict(tenant.tally),
         "pending": waits.pending,
+        "awaited": _awaited(tenant),
         "delays": list(waits.delays),
         "delay_sum": waits.delay_sum,
         "alerts": open_alerts(tenant),
@@ -128,6 +129,16 @@ def _place_in(names: Sequence[str]) -> Callable[[str], int]:
     """Where a name was configured; others come last."""
     places = {name: place for place, name in enumerate(names)}
     return lambda name: places.get(name, len(places))
+
+
+def _awaited(tenant: Tenant) -> int:
+    """Which of the expired were positive is not known, so this may be too many; never more than are pending."""
+    axes, settings, lifetime = tenant.learner.state.axes, tenant.rules.settings, tenant.learner.state.lifetime
+    pending = tenant.waits.pending
+    if settings.feedback == "all" or settings.positive is None:
+        return pending
+    positive = int(lifetime.decisions[..., axes.label_index[settings.positive]].sum())
+    return min(pending, max(positive - int(lifetime.seen.sum()), 0))
 
 
 def _one_sided(tenant: Tenant) -> list[str]:

@@ -34,6 +34,11 @@ export function atMost(seconds) {
   return `≤ ${Math.max(1, Math.ceil(seconds / size))} ${unit}`;
 }
 
+// About pending decisions. Where only positive ones get a label, those that never will are not waited for, and the
+// oldest may be one of them.
+export const waiting = ({ pending, awaited }, oldest) =>
+  awaited < pending ? `≤ ${count(awaited)} can get a label` : `oldest ${atMost(oldest)}`;
+
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const sameDay = (a, b) => a.toDateString() === b.toDateString();

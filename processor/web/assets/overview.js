@@ -3,7 +3,7 @@
 import { bandBar, scaleFor } from "./bars.js";
 import { ask } from "./connection.js";
 import { el, named, patch, setText, svg, visible } from "./dom.js";
-import { atMost, band, count, known, plural, policy, rate } from "./format.js";
+import { atMost, band, count, known, plural, policy, rate, waiting } from "./format.js";
 import { standing, stateOf, troubleOf, unattainable, verdict } from "./state.js";
 
 const RESORT = 10000; // milliseconds: rows that jump every second cannot be read
@@ -103,12 +103,12 @@ export class Overview {
   health() {
     const { partitions, ready } = this.data;
     const well = partitions.filter((p) => p.state === "ready").length;
-    const oldest = Math.max(...this.rows.map((row) => row.oldest_pending).filter(known));
+    const oldest = Math.max(...this.rows.filter((row) => row.awaited === row.pending).map((row) => row.oldest_pending).filter(known));
     const facts = [
       ["Processor", ready && well === partitions.length ? "Ready" : "Not ready"],
       ["Partitions", `${well} of ${partitions.length} ready`],
       ["Decisions", `${count(this.data.totals.decisions ?? 0)} since its start${this.rate >= 0.5 ? ` · ${count(Math.round(this.rate))}/s` : ""}`],
-      ["Waiting for labels", `${count(sum(this.rows.map((row) => row.pending)))}${Number.isFinite(oldest) ? ` · oldest ${atMost(oldest)}` : ""}`],
+      ["Waiting for labels", `${count(sum(this.rows.map((row) => row.awaited)))}${Number.isFinite(oldest) ? ` · oldest ${atMost(oldest)}` : ""}`],
       ["Lag", count(sum(partitions.map(behind)))],
     ];
     return facts.map(([name, value]) => el("div", { "data-key": name }, el("dt", null, name), el("dd", null, value)));
@@ -153,7 +153,7 @@ function line(row, scale) {
       el("small", { class: "range" }, row.one_sided ? "not valid" : band(row.gap)))),
     cell("Attainable", number, rate(row.attainable)),
     cell("Labels", number, count(row.labels)),
-    cell("Pending", number, count(row.pending), known(row.oldest_pending) && row.pending ? el("small", null, `oldest ${atMost(row.oldest_pending)}`) : null),
+    cell("Pending", number, count(row.pending), known(row.oldest_pending) && row.pending ? el("small", null, waiting(row, row.oldest_pending)) : null),
     cell("Lag", number, count(row.lag)));
 }
 

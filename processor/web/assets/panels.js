@@ -3,7 +3,7 @@
 import { bandBar, scaleFor } from "./bars.js";
 import { BarChart } from "./charts.js";
 import { el, named, patch, setText, visible } from "./dom.js";
-import { atMost, band, between, count, duration, known, plural, policy, rate } from "./format.js";
+import { band, between, count, duration, known, plural, policy, rate, waiting } from "./format.js";
 
 export function facts(tenant, gap, oldest) {
   const lifetime = tenant.windows[0];
@@ -15,7 +15,7 @@ export function facts(tenant, gap, oldest) {
     ...shadows.map(([name, by]) => [policy(name), rate(by.equalized_odds), "would have had this gap"]),
     ["Regret", rate(tenant.regret), "per round, to the best expert"],
     ["Labels", count(lifetime?.labels ?? 0), `${count(tenant.tally.decisions ?? 0)} decisions`],
-    ["Pending", count(tenant.pending), known(oldest) ? `oldest ${atMost(oldest)}` : "none waits"],
+    ["Pending", count(tenant.pending), known(oldest) ? waiting(tenant, oldest) : "none waits"],
   ];
   return found.map(([name, value, note, kind]) =>
     el("div", { class: kind ?? "", "data-key": name }, el("dt", null, name), el("dd", null, el("b", null, value), el("small", null, note))));
@@ -89,6 +89,7 @@ const TALLY = [
   ["dead_unknown-label", "had a value nobody declared"],
   ["dead_unknown-decision", "found no decision"],
   ["dead_expired-decision", "came after the decision had expired"],
+  ["dead_label-not-expected", "refused: the decision was not positive"],
   ["decisions_expired", "never came: the decision expired"],
 ];
 
