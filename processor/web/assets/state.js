@@ -31,16 +31,16 @@ export const unattainable = (tenant) =>
 export function standing(partitions) {
   if (!partitions.length) return { level: 2, word: "No partition", text: "No partition is owned", detail: "Others have them all, or the broker has given none yet: nothing is decided here." };
   const still = partitions.filter(({ state }) => state === "stalled" || state === "broken").length;
-  if (still) return { level: 3, word: "Standing still", text: `Decisions stand still on ${share(still, partitions.length)}`, detail: "" };
+  if (still) return { level: 3, word: "Standing still", text: `Decisions stand still${share(still, partitions.length)}`, detail: "" };
   const coming = partitions.filter(({ state }) => state !== "ready").length;
-  if (coming) return { level: 2, word: "Recovering", text: `No decisions yet on ${share(coming, partitions.length)}`, detail: "Their state is being recovered." };
+  if (coming) return { level: 2, word: "Recovering", text: `No decisions yet${share(coming, partitions.length)}`, detail: "Their state is being recovered." };
   return null;
 }
 
 export const troubleOf = ({ number, state, trouble, waiting }) =>
   `Partition ${number} is ${state}${trouble ? `: ${visible(trouble)}` : ""}.${waiting >= 1 ? ` It has not moved for ${duration(waiting)} although something waits.` : ""}`;
 
-const share = (some, all) => (some < all ? `${some} of ${all} partitions` : all === 1 ? "the partition" : `all ${all} partitions`);
+const share = (some, all) => (some < all ? ` on ${some} of ${all} partitions` : all === 1 ? "" : ` on all ${all} partitions`);
 
 // What a person on call reads first: whether it decides, then whether it decides fairly.
 export function verdict(tenants, partitions) {
