@@ -26,6 +26,7 @@ def test_no_column_of_names_is_one_letter_wide(visit: Visitor, experts: tuple[st
         assert min(widths) > 4 * LETTER
         heights = advice.locator("tbody th").evaluate_all("names => names.map(name => name.clientHeight)")
         assert max(heights) < 4 * LETTER
+        assert advice.locator("thead").evaluate("head => head.clientHeight") < 10 * LETTER
         assert not scrolls_sideways(page)
 
 
