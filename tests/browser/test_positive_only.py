@@ -32,3 +32,22 @@ def test_negative_decisions_do_not_wait_and_refused_labels_are_counted(visit: Vi
         refused = page.locator(".tally div", has_text="refused: the decision was not positive")
         expect(refused.locator("dd")).not_to_have_text("0")
         expect(page.locator(".facts")).to_contain_text("can get a label")
+
+
+def test_negative_decisions_that_expired_are_not_labels_that_failed_to_come(visit: Visitor) -> None:
+    with site(
+        GFORCE_TENANTS__LENDER__FEEDBACK='"positive-only"',
+        GFORCE_TENANTS__LENDER__EXPLORE="0.1",
+    ) as made:
+        made.feed("lender", 40, only_label="grant", labelled=1)
+        page = visit(made.address).page
+        with urllib.request.urlopen(made.address + "api/tenant?name=lender") as answer:
+            data = json.load(answer)
+        assert data["figures"]["awaited"] == 0
+        data["figures"]["tally"]["decisions_expired"] = 12_345
+        page.route("**/api/tenant?*", lambda route: route.fulfill(json=data))
+        page.goto(made.address + "#/tenant/lender")
+        expired = page.locator(".tally div", has_text="never came: the decision expired (negative ones get none)")
+        expect(expired.locator("dd")).to_have_text("12,345")
+        assert expired.locator("dd").evaluate("number => number.clientWidth") > 40, "its digits are below each other"
+        expect(page.locator(".facts")).to_contain_text("none can get a label")

@@ -88,6 +88,8 @@ class TenantFigures(msgspec.Struct, frozen=True, kw_only=True):
     """in the order configured"""
     experts: tuple[str, ...] = ()
     positive: str | None = None
+    positive_only: bool = False
+    """labels come for positive decisions only"""
     policy: str = ""
     tolerance: float = float("nan")
     """the gap above which an alert is raised; NaN where nothing is watched"""

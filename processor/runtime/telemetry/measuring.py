@@ -112,6 +112,7 @@ def _plain(case: Case) -> dict[str, Any]:
         "labels": tuple(sorted(axes.labels, key=_place_in(settings.labels))),
         "experts": axes.experts,
         "positive": settings.positive,
+        "positive_only": settings.feedback == "positive-only",
         "policy": settings.policy.name,
         "tolerance": tenant.watch.settings.tolerance if tenant.watch else float("nan"),
         "tally": dict(tenant.tally),

@@ -37,7 +37,7 @@ export function atMost(seconds) {
 // About pending decisions. Where only positive ones get a label, those that never will are not waited for, and the
 // oldest may be one of them.
 export const waiting = ({ pending, awaited }, oldest) =>
-  awaited < pending ? `≤ ${count(awaited)} can get a label` : `oldest ${atMost(oldest)}`;
+  awaited < pending ? `${awaited ? `≤ ${count(awaited)}` : "none"} can get a label` : `oldest ${atMost(oldest)}`;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dated = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });

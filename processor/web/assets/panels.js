@@ -120,8 +120,9 @@ export class Labels {
       const spoken = names.map((name, index) => `${name.replace("≤", "up to").replace(">", "over")}: ${plural(values[index], "label")}`).join(", ");
       this.chart.set(`Label delays: ${spoken}.`, names, values);
     }
+    const note = (key) => (tenant.positive_only && key === "decisions_expired" ? " (negative ones get none)" : "");
     const shown = TALLY.filter(([key], index) => index < ALWAYS || tenant.tally[key]);
-    patch(this.tally, shown.map(([key, words]) => el("div", { "data-key": key }, el("dt", null, words), el("dd", null, count(tenant.tally[key] ?? 0)))));
+    patch(this.tally, shown.map(([key, words]) => el("div", { "data-key": key }, el("dt", null, words, note(key)), el("dd", null, count(tenant.tally[key] ?? 0)))));
   }
 }
 
