@@ -28,6 +28,7 @@ from .configuration import changes
 from .data import (
     AlertLine,
     ConfigLine,
+    Coverage,
     DeadReason,
     ExpertRow,
     Extent,
@@ -40,7 +41,7 @@ from .data import (
 from .first_page import statements
 from .moments import so_far, stretches
 from .redaction import Redaction
-from .words import DEAD_REASONS, alert_evidence, alert_text, attainable_text, fairness_statement
+from .words import DEAD_REASONS, alert_evidence, alert_text, attainable_text, fairness_statement, partial_text
 
 
 def assembled(
@@ -48,17 +49,18 @@ def assembled(
     where: str,
     found: Audit,
     collections: Sequence[Collection],
+    coverage: Sequence[Coverage],
     whatif: WhatIf | None = None,
     redaction: Redaction | None = None,
     created: datetime | None = None,
 ) -> ReportData:
     """All that the report says. ``redaction`` hides the ids of decisions."""
     answers = {answer.tenant: answer for answer in whatif.tenants} if whatif else {}
-    tenants = []
+    tenants, partial = [], {one.partition: partial_text(one) for one in coverage if one.why}
     for one in collections:
         for name, seen in one.tenants.items():
             if seen.tenant is not None:
-                report = _tenant(seen, redaction)
+                report = _tenant(seen, partial.get(one.number, ""), redaction)
                 if name in answers:
                     report = msgspec.structs.replace(
                         report, whatif=answers[name], whatif_text=conclusion(answers[name])
@@ -77,7 +79,9 @@ def assembled(
         processor_versions=sorted({version for one in judged for version in one.versions if version}),
         manifest_sha256=_manifest(source),
         extents=_extents(source),
-        statements=statements(verification, tenants, dead),
+        statements=statements(verification, tenants, dead, coverage),
+        answers=3 if partial else 2,
+        coverage=list(coverage),
         verification=verification,
         tenants=tenants,
         dead_letters=dead,
@@ -161,14 +165,15 @@ def _dead(collections: Sequence[Collection]) -> list[DeadReason]:
 # A tenant
 
 
-def _tenant(seen: TenantCollection, redaction: Redaction | None) -> TenantReport:
+def _tenant(seen: TenantCollection, partial: str, redaction: Redaction | None) -> TenantReport:
     assert seen.tenant is not None
     tenant = seen.tenant
     figures = _figures(seen, tenant)
     labels = sum(figures.delays)
     return TenantReport(
         figures=figures,
-        statement=fairness_statement(figures),
+        statement=fairness_statement(figures, partial),
+        partial=partial,
         first=seen.first,
         last=seen.last,
         so_far=so_far(seen),

@@ -22,6 +22,7 @@ from processor.core.counting.axes import Axes
 from processor.core.counting.counters import Counters
 from processor.core.stream.entry import entry_id
 from processor.core.stream.journal import JournalRecord
+from processor.core.stream.partition import Partition
 from processor.core.stream.step import REQUESTS, Asked
 from processor.core.stream.tenant import Tenant
 from processor.core.watching.alert_events import AlertEvent
@@ -103,6 +104,10 @@ class Collection:
     """where the first dead letter of each reason came from"""
     ended: str = ""
     """why the figures end before the record does"""
+    batches: int = 0
+    """that the figures are made of"""
+    until: int = 0
+    """the time of the last of them"""
 
 
 def collected(reading: Reading, progress: Progress = lambda records: None) -> Collection:
@@ -118,15 +123,18 @@ class _Collecting:
         self.replay.drawn = self._drawn
         self.decisions: Decisions | None = None
         self.lineage = ""
+        self.batches, self.until = 0, 0
+        self.reached: Partition | None = None
 
     def run(self, progress: Progress) -> Collection:
         read = 0
         try:
             for batch in self.replay.batches():
-                if batch.outcome is None or batch.asked is None:
+                if batch.outcome is None or batch.asked is None or not batch.exact:
                     self.result.ended = self.replay.lost or "a batch cannot be recomputed"
                     break
                 self._batch(batch, batch.asked)
+                self.batches, self.until, self.reached = self.batches + 1, batch.clock, self.replay.partition
                 progress(self.replay.read - read)
                 read = self.replay.read
         except (NotAuditable, RecordingError) as reason:
@@ -218,7 +226,8 @@ class _Collecting:
                 seen.alerts_left_out += 1
 
     def _end(self) -> None:
-        partition = self.replay.partition
+        partition = self.reached
+        self.result.batches, self.result.until = self.batches, self.until
         for name, seen in self.result.tenants.items():
             refused = [key for key, example in seen.examples.items() if not example.made.decision]
             for key in refused:

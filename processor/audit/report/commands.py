@@ -66,7 +66,7 @@ def report(
         raise typer.Exit(2) from None
     for path in written(found, out, as_json, as_csv):
         say(f"written: {path}")
-    for statement in found.statements[:2]:
+    for statement in found.statements[: found.answers]:
         say(f"{statement.title}. {statement.text}")
     verdict = found.verification.verdict
     raise typer.Exit(EXIT[verdict])  # type: ignore[index]

@@ -130,9 +130,38 @@ class DeadReason(msgspec.Struct, frozen=True, kw_only=True):
     """where the first one is"""
 
 
+class LaterAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert of the topic, from a time that could not be recomputed."""
+
+    tenant: str
+    at: int
+    kind: str
+    state: str
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a partition the figures are made of."""
+
+    partition: int
+    batches: int
+    of: int
+    """as many as there were, as far as that is known"""
+    until: int
+    """the time of the last of them; 0 if there is none"""
+    why: str = ""
+    """it is not all of them; empty where it is"""
+    tenants: list[str] = []
+    """whose figures end early"""
+    missing: list[str] = []
+    """who are in the record, and in no figure"""
+    later_alerts: list[LaterAlert] = []
+
+
 class TenantReport(msgspec.Struct, frozen=True, kw_only=True):
     figures: TenantFigures
     statement: Statement
+    partial: str = ""
+    """up to where the figures go, if they do not go to the end"""
     first: int
     last: int
     so_far: list[Moment]
@@ -161,6 +190,10 @@ class ReportData(msgspec.Struct, frozen=True, kw_only=True):
     manifest_sha256: str
     extents: list[Extent]
     statements: list[Statement]
+    """what must be known first, whether it is verified, whether it is fair; then what to look at"""
+    answers: int = 2
+    """of the statements, those before what to look at"""
+    coverage: list[Coverage] = []
     verification: Verification
     tenants: list[TenantReport]
     dead_letters: list[DeadReason]

@@ -4,18 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .data import DeadReason, Statement, TenantReport, Verification
-from .words import duration
+from .data import Coverage, DeadReason, Statement, TenantReport, Verification
+from .words import duration, when
 
 MANY_DEAD = 0.01
 FEW_LABELS = 0.5
+MOST_NAMED = 5
 
 
 def statements(
-    verification: Verification, tenants: Sequence[TenantReport], dead: Sequence[DeadReason]
+    verification: Verification,
+    tenants: Sequence[TenantReport],
+    dead: Sequence[DeadReason],
+    coverage: Sequence[Coverage] = (),
 ) -> list[Statement]:
-    worries = list(_worries(verification, tenants, dead))
-    return [verified(verification), fair(tenants), *(worries or [Statement("good", "Nothing to worry about", "")])]
+    """What must be known before anything else, the answers, and what to look at."""
+    worries = [*_later_alerts(coverage), *_worries(verification, tenants, dead)]
+    answers = [*_partial(coverage), verified(verification), fair(tenants, coverage)]
+    return [*answers, *(worries or [Statement("good", "Nothing to worry about", "")])]
+
+
+def _partial(coverage: Sequence[Coverage]) -> Iterator[Statement]:
+    """That the figures leave something out, and what."""
+    parts = [one for one in coverage if one.why]
+    if not parts:
+        return
+    made, of = sum(one.batches for one in coverage), sum(one.of for one in coverage)
+    said = [f"They are made of {made:,} of {of:,} batches; the rest is in no figure here."]
+    said += [_of_partition(one) for one in parts[:MOST_NAMED]]
+    if len(parts) > MOST_NAMED:
+        said.append(f"So it is with {len(parts) - MOST_NAMED:,} more partitions.")
+    yield Statement("bad", "The figures are partial", " ".join(said))
+
+
+def _of_partition(one: Coverage) -> str:
+    said = []
+    if one.tenants:
+        verb = "is" if len(one.tenants) == 1 else "are"
+        said.append(f"{_named(one.tenants)} {verb} shown up to {when(one.until)}, {one.batches:,} of {one.of:,} batches")
+    if one.missing:
+        said.append(f"{_named(one.missing)} {'is' if len(one.missing) == 1 else 'are'} missing altogether")
+    return f"Partition {one.partition}: {'; '.join(said) or 'nothing of it is shown'}, because {one.why}."
+
+
+def _named(tenants: Sequence[str]) -> str:
+    names = ", ".join(f"“{name}”" for name in tenants[:MOST_NAMED])
+    return names + (f" and {len(tenants) - MOST_NAMED:,} more" if len(tenants) > MOST_NAMED else "")
+
+
+def _later_alerts(coverage: Sequence[Coverage]) -> Iterator[Statement]:
+    """Alerts that the record holds, of the time for which there are no figures."""
+    alerts = [alert for one in coverage for alert in one.later_alerts]
+    for name in sorted({alert.tenant for alert in alerts}):
+        raised = sum(alert.state == "raised" for alert in alerts if alert.tenant == name)
+        cleared = sum(alert.state == "cleared" for alert in alerts if alert.tenant == name)
+        text = f"Beyond the figures the record holds {raised:,} raised and {cleared:,} cleared."
+        yield Statement("bad", f"Alerts for “{name}” could not be recomputed", text)
 
 
 def verified(found: Verification) -> Statement:
@@ -37,10 +81,12 @@ def verified(found: Verification) -> Statement:
     return Statement("open", "The record could not be audited in full", " ".join(found.reasons))
 
 
-def fair(tenants: Sequence[TenantReport]) -> Statement:
+def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> Statement:
+    missing = [name for one in coverage for name in one.missing]
     if not tenants:
-        return Statement("open", "Nothing can be said about fairness", "There are no decisions.")
-    if len(tenants) == 1:
+        text = f"There are no figures of {_named(missing)}." if missing else "There are no decisions."
+        return Statement("open", "Nothing can be said about fairness", text)
+    if len(tenants) == 1 and not missing:
         one = tenants[0].statement
         title = {
             "good": "It is fair",
@@ -58,12 +104,15 @@ def fair(tenants: Sequence[TenantReport]) -> Statement:
     parts = [
         f"{len(found)} {'is' if len(found) == 1 else 'are'} {said[tone]}" for tone, found in by_tone.items() if found
     ]
-    text = f"Of {len(tenants)} tenants, {', '.join(parts)}."
+    if missing:
+        parts.append(f"{len(missing)} {'is' if len(missing) == 1 else 'are'} missing from the figures")
+    text = f"Of {len(tenants) + len(missing)} tenants, {', '.join(parts)}."
+    if any(one.partial for one in tenants):
+        text = f"As far as the figures go: {text[0].lower()}{text[1:]}"
     if by_tone["bad"]:
-        names = ", ".join(f"“{t.figures.name}”" for t in by_tone["bad"][:5])
-        more = f" and {len(by_tone['bad']) - 5} more" if len(by_tone["bad"]) > 5 else ""
-        return Statement("bad", "Not every tenant is fair", f"{text} These are {names}{more}.")
-    if by_tone["open"]:
+        names = _named([one.figures.name for one in by_tone["bad"]])
+        return Statement("bad", "Not every tenant is fair", f"{text} Above tolerance: {names}.")
+    if by_tone["open"] or missing:
         return Statement("open", "It is not settled whether all tenants are fair", text)
     return Statement("good", "All tenants are fair", text)
 

@@ -21,6 +21,7 @@ from processor.core.errors import InvalidInput
 from . import rows
 from .assembling import assembled
 from .collecting import Reading, collected
+from .coverage import covered
 from .data import ReportData
 from .redaction import Redaction
 from .rendering import page
@@ -52,10 +53,12 @@ def made(
         for number in partitions_of(place.source, wanted)
     ]
     collections = in_processes(collected, readings, wish.processes, step("figures"))
-    if missing := sorted(wanted - {name for one in collections for name in one.tenants}):
+    coverage = covered(place.source, found.partitions, collections, wanted)
+    there = {name for one in collections for name in one.tenants} | {name for one in coverage for name in one.missing}
+    if missing := sorted(wanted - there):
         raise InvalidInput(f'there is no decision of tenant "{missing[0]}" in this record')
     whatif, notes = _whatif(place, wish, step("what-if"))
-    report = assembled(place.source, place.where, found, collections, whatif, wish.redaction)
+    report = assembled(place.source, place.where, found, collections, coverage, whatif, wish.redaction)
     return msgspec.structs.replace(report, notes=[*report.notes, *notes])
 
 

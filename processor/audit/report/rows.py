@@ -63,10 +63,12 @@ def report_rows(report: ReportData) -> Iterator[Row]:
     yield Row(section="verification", figure="verdict", text=found.verdict)
     for name in ("batches", "recomputed", "requests", "feedback", "decisions", "dead_letters", "alerts"):
         yield Row(section="verification", figure=name, value=getattr(found, name))
+    for one in report.coverage:
+        yield Row(section="coverage", figure=f"partition {one.partition}", n=one.of, value=one.batches, text=one.why)
     for finding in found.findings:
         yield Row(section="finding", figure=finding.kind, n=finding.count, text=f"{finding.place}: {finding.text}")
-    for one in report.dead_letters:
-        yield Row(section="dead letters", figure=one.reason, value=one.count, text=one.example)
+    for letter in report.dead_letters:
+        yield Row(section="dead letters", figure=letter.reason, value=letter.count, text=letter.example)
     for tenant in report.tenants:
         yield from _tenant_rows(tenant)
 
@@ -87,7 +89,7 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[Row]:
             rates=window.rates,
             group_error=window.group_error,
         )
-        yield from _moment_rows(name, "all labels", whole)
+        yield from _moment_rows(name, "labels in part" if tenant.partial else "all labels", whole)
     for moment in tenant.so_far:
         yield from _moment_rows(name, "so far", moment, rates=False)
     for moment in tenant.stretches:

@@ -11,7 +11,7 @@ from processor.core.watching.alert_events import AlertEvent
 from processor.runtime.config.values import Duration
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
 
-from .data import Statement
+from .data import Coverage, Statement
 
 METRIC_NAMES = {
     FPR: "false positive rate",
@@ -85,8 +85,23 @@ def band(estimate: Estimate) -> str:
     return f"{short(estimate.value)} (between {short(estimate.lower)} and {short(estimate.upper)})"
 
 
-def fairness_statement(figures: TenantFigures) -> Statement:
-    """Is this tenant's stream fair, as far as the labels tell?"""
+def partial_text(coverage: Coverage) -> str:
+    """Up to where the figures of a partition go."""
+    return f"up to {when(coverage.until)} only, {coverage.batches:,} of {coverage.of:,} batches"
+
+
+def fairness_statement(figures: TenantFigures, partial: str = "") -> Statement:
+    """Is this tenant's stream fair, as far as the labels tell? ``partial`` says up to where they do."""
+    found = _fairness(figures)
+    if not partial:
+        return found
+    text = f"This is {partial}: {found.text[0].lower()}{found.text[1:]}"
+    if found.tone == "good":
+        return Statement("open", found.title, f"{text} What came later is not known.")
+    return Statement(found.tone, found.title, text)
+
+
+def _fairness(figures: TenantFigures) -> Statement:
     name = figures.name
     if not figures.windows or not figures.windows[0].labels:
         return Statement("open", name, "No labels have come, so nothing can be said about fairness.")

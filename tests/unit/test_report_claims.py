@@ -1,0 +1,117 @@
+"""The report says no more than the record shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from processor.audit.opening import Opened
+from processor.audit.replay.rules import Secrets
+from processor.audit.report.data import ReportData, TenantReport
+from processor.audit.report.making import Wish, made
+from processor.audit.report.rendering import page
+from processor.core.errors import InvalidInput
+from processor.runtime.config import Config
+from tests.recordings.stream import MemorySource
+
+from .whatif_streams import cases, config, events, recorded
+
+WATCHED = config(WATCH="true", TOLERANCE="0.02", ALPHA="0.2", FALSE_ALARM_PAIRS="50")
+
+
+def reported(source: MemorySource, settings: Config = WATCHED, wish: Wish | None = None) -> ReportData:
+    return made(Opened(source, Secrets.of_config(settings), None, "here"), wish or Wish(processes=1))
+
+
+def of(report: ReportData, name: str) -> TenantReport:
+    return next(one for one in report.tenants if one.figures.name == name)
+
+
+def visible(html: str) -> str:
+    """The text of a page, without charts."""
+    body = re.sub(r"<(svg|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))
+
+
+@pytest.fixture(scope="module")
+def two_partitions() -> MemorySource:
+    """Two tenants, each on a partition of its own; the second one's groups differ."""
+    stream = events(cases(200, seed=1), tenant="bank", step=1_000)
+    stream += events(cases(400, seed=2, experts=("one",), skew=0.75), tenant="clinic", step=500)
+    source = recorded(sorted(stream, key=lambda event: event.at), WATCHED, partitions=2)
+    assert {record.key for record in source.read("requests", 0)} == {b"clinic"}
+    assert {record.key for record in source.read("requests", 1)} == {b"bank"}
+    assert list(source.read("alerts", 0))
+    return source
+
+
+def altered(source: MemorySource, role: str, number: int, keep: slice) -> MemorySource:
+    records = {place: list(found) for place, found in source.records.items()}
+    records[role, number] = records[role, number][keep]  # type: ignore[index]
+    return replace(source, records=records)
+
+
+# Figures that do not go to the end
+
+
+def test_a_whole_record_is_not_called_partial(two_partitions: MemorySource) -> None:
+    report = reported(two_partitions)
+    assert [one.title for one in report.statements[:1]] == ["The record is verified"]
+    assert all(one.batches == one.of and not one.why for one in report.coverage)
+    assert "All labels of the record" in page(report)
+
+
+def test_figures_that_end_early_are_called_partial_before_anything_else(two_partitions: MemorySource) -> None:
+    cut = replace(two_partitions, records=dict(two_partitions.records))
+    requests = list(cut.records["requests", 0])
+    del requests[100]
+    cut.records["requests", 0] = requests
+    report = reported(cut)
+    first = report.statements[0]
+    used, there = (sum(getattr(one, name) for one in report.coverage) for name in ("batches", "of"))
+    assert first.title == "The figures are partial"
+    assert f"made of {used} of {there} batches" in first.text
+    assert "Partition 0: “clinic” is shown up to 2023-" in first.text
+    assert 0 < report.coverage[0].batches < report.coverage[0].of
+    assert any(one.title == "Alerts for “clinic” could not be recomputed" for one in report.statements)
+    assert of(report, "clinic").statement.text.startswith("This is up to 2023-")
+    assert not of(report, "bank").partial
+    said = visible(page(report))
+    assert "over all labels of the record" not in said
+    assert said.count("All labels of the record") == 1  # bank's, which are all there
+
+
+def test_an_input_missing_from_the_last_batch_is_noticed(two_partitions: MemorySource) -> None:
+    report = reported(altered(two_partitions, "feedback", 0, slice(0, -1)))
+    assert report.statements[0].title == "The figures are partial"
+    assert report.coverage[0].batches == report.coverage[0].of - 1
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_tenants_of_a_partition_without_a_journal_are_named(two_partitions: MemorySource, anchored: bool) -> None:
+    gone = altered(two_partitions, "journal", 0, slice(0, 0))
+    gone = gone if anchored else replace(gone, anchors={})
+    report = reported(gone)
+    assert report.statements[0].title == "The figures are partial"
+    assert "“clinic” is missing altogether" in report.statements[0].text
+    assert "Of 2 tenants" in report.statements[2].text
+    assert "1 is missing from the figures" in report.statements[2].text
+    named = reported(gone, wish=Wish(tenants=("clinic",), processes=1))
+    assert named.statements[2].text == "There are no figures of “clinic”."
+    with pytest.raises(InvalidInput, match="no decision of tenant"):
+        reported(gone, wish=Wish(tenants=("nobody",), processes=1))
+
+
+def test_a_cut_off_end_counts_among_the_batches_there_were(two_partitions: MemorySource) -> None:
+    report = reported(altered(two_partitions, "journal", 0, slice(0, -3)))
+    assert report.coverage[0].of == report.coverage[0].batches + 3
+    assert report.statements[0].title == "The figures are partial"
+
+
+def test_a_tenant_asked_for_by_name_is_not_partial_because_of_another(two_partitions: MemorySource) -> None:
+    broken = altered(two_partitions, "journal", 0, slice(0, -3))
+    report = reported(broken, wish=Wish(tenants=("bank",), processes=1))
+    assert report.statements[0].title == "The record is not as it was made"
+    assert [one.partition for one in report.coverage] == [1]
