@@ -115,3 +115,34 @@ def test_a_tenant_asked_for_by_name_is_not_partial_because_of_another(two_partit
     report = reported(broken, wish=Wish(tenants=("bank",), processes=1))
     assert report.statements[0].title == "The record is not as it was made"
     assert [one.partition for one in report.coverage] == [1]
+
+
+# Labels that come for some decisions only
+
+
+@pytest.fixture(scope="module")
+def one_sided() -> ReportData:
+    """Only who was decided “yes” ever gets a label. With one expert the decision is what it says."""
+    found = cases(300, seed=5, experts=("one",))
+    stream = events(found, step=500)
+    heard = {f"case-{i:05}".encode() for i, case in enumerate(found) if case.said["one"] == "yes"}
+    kept = [event for event in stream if event.role == "requests" or any(one in event.value for one in heard)]
+    return reported(recorded(kept, WATCHED))
+
+
+def test_one_sided_labels_get_no_verdict(one_sided: ReportData) -> None:
+    court = of(one_sided, "court")
+    assert court.figures.one_sided == ["no"]
+    assert one_sided.statements[1].title == "It cannot be judged whether it is fair"
+    assert "labels come only for cases that were decided “yes”, never for “no”" in one_sided.statements[1].text
+    assert not court.attainable_text
+    said = visible(page(one_sided))
+    assert "could not be avoided" not in said
+    assert "not fair" not in said
+    assert "cannot be judged" in said
+
+
+def test_an_alert_that_is_still_open_is_not_called_cleared(one_sided: ReportData) -> None:
+    assert [alert.kind for alert in of(one_sided, "court").figures.alerts] == ["one-sided"]
+    assert not any("cleared" in one.text for one in one_sided.statements)
+    assert any(one.title == "One-sided labels for “court”" for one in one_sided.statements)

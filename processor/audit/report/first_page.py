@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .data import Coverage, DeadReason, Statement, TenantReport, Verification
-from .words import duration, when
+from .words import duration, one_sided_text, when
 
 MANY_DEAD = 0.01
 FEW_LABELS = 0.5
@@ -41,7 +41,9 @@ def _of_partition(one: Coverage) -> str:
     said = []
     if one.tenants:
         verb = "is" if len(one.tenants) == 1 else "are"
-        said.append(f"{_named(one.tenants)} {verb} shown up to {when(one.until)}, {one.batches:,} of {one.of:,} batches")
+        said.append(
+            f"{_named(one.tenants)} {verb} shown up to {when(one.until)}, {one.batches:,} of {one.of:,} batches"
+        )
     if one.missing:
         said.append(f"{_named(one.missing)} {'is' if len(one.missing) == 1 else 'are'} missing altogether")
     return f"Partition {one.partition}: {'; '.join(said) or 'nothing of it is shown'}, because {one.why}."
@@ -88,6 +90,8 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
         return Statement("open", "Nothing can be said about fairness", text)
     if len(tenants) == 1 and not missing:
         one = tenants[0].statement
+        if tenants[0].figures.one_sided:
+            return Statement(one.tone, "It cannot be judged whether it is fair", one.text)
         title = {
             "good": "It is fair",
             "bad": "It is not fair",
@@ -95,7 +99,9 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
             "note": "",
         }
         return Statement(one.tone, title[one.tone], one.text)
-    by_tone = {tone: [t for t in tenants if t.statement.tone == tone] for tone in ("good", "open", "bad")}
+    judged = [one for one in tenants if not one.figures.one_sided]
+    by_tone = {tone: [t for t in judged if t.statement.tone == tone] for tone in ("good", "open", "bad")}
+    unjudged = len(tenants) - len(judged)
     said = {
         "good": "within tolerance beyond doubt",
         "bad": "above tolerance, or had an alert that says so",
@@ -104,6 +110,8 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
     parts = [
         f"{len(found)} {'is' if len(found) == 1 else 'are'} {said[tone]}" for tone, found in by_tone.items() if found
     ]
+    if unjudged:
+        parts.append(f"{unjudged} cannot be judged because labels come for some decisions only")
     if missing:
         parts.append(f"{len(missing)} {'is' if len(missing) == 1 else 'are'} missing from the figures")
     text = f"Of {len(tenants) + len(missing)} tenants, {', '.join(parts)}."
@@ -112,7 +120,7 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
     if by_tone["bad"]:
         names = _named([one.figures.name for one in by_tone["bad"]])
         return Statement("bad", "Not every tenant is fair", f"{text} Above tolerance: {names}.")
-    if by_tone["open"] or missing:
+    if by_tone["open"] or unjudged or missing:
         return Statement("open", "It is not settled whether all tenants are fair", text)
     return Statement("good", "All tenants are fair", text)
 
@@ -137,15 +145,17 @@ def _of_tenant(one: TenantReport) -> Iterator[Statement]:
     figures = one.figures
     name = f"“{figures.name}”"
     still = [alert for alert in figures.alerts if alert.kind != "one-sided"]
+    open_ones = {alert.number for alert in figures.alerts}
+    over = sum(alert.state == "raised" and alert.number not in open_ones for alert in one.alerts)
     if still:
         noun = "alert is" if len(still) == 1 else "alerts are"
-        yield Statement("bad", f"{len(still)} {noun} raised for {name}", still[0].text)
-    elif any(alert.state == "raised" for alert in one.alerts):
-        raised = sum(alert.state == "raised" for alert in one.alerts)
-        text = f"Raised and cleared within the time of the record: {raised}."
+        doubt = " The labels are one-sided, so it may mean nothing." if figures.one_sided else ""
+        yield Statement("bad", f"{len(still)} {noun} raised for {name}", still[0].text + doubt)
+    elif over:
+        text = f"Raised and cleared within the time of the record: {over}."
         yield Statement("note", f"There were alerts for {name}", text)
     if figures.one_sided:
-        yield Statement("bad", f"One-sided labels for {name}", one.statement.text)
+        yield Statement("bad", f"One-sided labels for {name}", one_sided_text(figures))
     if figures.constant_experts:
         text = f"{', '.join(figures.constant_experts)} said the same nearly always: check whether that is meant."
         yield Statement("note", f"An expert of {name} hardly ever varies", text)

@@ -106,8 +106,7 @@ def _fairness(figures: TenantFigures) -> Statement:
     if not figures.windows or not figures.windows[0].labels:
         return Statement("open", name, "No labels have come, so nothing can be said about fairness.")
     if figures.one_sided:
-        never = " and ".join(f"“{label}”" for label in figures.one_sided)
-        return Statement("bad", name, f"Decisions {never} never get a label: the fairness figures are not valid.")
+        return Statement("open", name, one_sided_text(figures))
     gap = figures.windows[0].gaps[EQUALIZED_ODDS]
     if isnan(gap.value):
         return Statement("open", name, "Only one group has labels, so there is nothing to compare.")
@@ -132,8 +131,20 @@ def _fairness(figures: TenantFigures) -> Statement:
     )
 
 
+def one_sided_text(figures: TenantFigures) -> str:
+    """Why nothing can be judged where some decisions never get a label."""
+    never = " or ".join(f"“{label}”" for label in figures.one_sided)
+    only = " or ".join(f"“{label}”" for label in figures.labels if label not in figures.one_sided)
+    return (
+        f"It cannot be judged: labels come only for cases that were decided {only}, never for {never}. None of the "
+        "error rates and gaps is valid."
+    )
+
+
 def attainable_text(figures: TenantFigures) -> str:
-    """How much of the gap is the experts' own."""
+    """How much of the gap is the experts' own; nothing where there is no valid gap."""
+    if figures.one_sided:
+        return ""
     if isnan(figures.attainable) or not figures.windows:
         return "How small the gap could be with these experts is not known."
     gap = figures.windows[0].gaps[EQUALIZED_ODDS].value
