@@ -12,8 +12,10 @@ from processor.audit.replay.rules import Secrets
 from processor.audit.report.data import ReportData, TenantReport
 from processor.audit.report.making import Wish, made
 from processor.audit.report.rendering import page
+from processor.audit.report.words import METHOD, attainable_text, fairness_statement
 from processor.core.errors import InvalidInput
 from processor.runtime.config import Config
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS, CellRate, Estimate, TenantFigures, WindowFigures
 from tests.recordings.stream import MemorySource
 
 from .whatif_streams import cases, config, events, recorded
@@ -146,3 +148,54 @@ def test_an_alert_that_is_still_open_is_not_called_cleared(one_sided: ReportData
     assert [alert.kind for alert in of(one_sided, "court").figures.alerts] == ["one-sided"]
     assert not any("cleared" in one.text for one in one_sided.statements)
     assert any(one.title == "One-sided labels for “court”" for one in one_sided.statements)
+
+
+# How sure a sentence may be
+
+
+def figures(gap: Estimate, n: int = 500, least: float = 0.01, tolerance: float = 0.05) -> TenantFigures:
+    nothing = Estimate(0.1, 0.05, 0.15)
+    rates = [CellRate(group, label, n, nothing) for group in "AB" for label in ("no", "yes")]
+    window = WindowFigures("lifetime", 0, 4 * n, {EQUALIZED_ODDS: gap}, rates, {}, {})
+    tally = {"decisions": 4 * n, "labels_joined": 4 * n}
+    return TenantFigures(name="t", partition=0, windows=[window], attainable=least, tolerance=tolerance, tally=tally)
+
+
+def test_a_band_is_no_more_certain_than_its_confidence() -> None:
+    within, above = Estimate(0.01, 0.0, 0.03), Estimate(0.2, 0.1, 0.3)
+    for gap in (within, above):
+        said = fairness_statement(figures(gap)).text
+        assert said.endswith("with 95 % confidence.")
+        assert "beyond doubt" not in said
+
+
+@pytest.mark.parametrize(
+    ("gap", "n", "least", "said"),
+    [
+        (Estimate(0.2, 0.1, 0.3), 500, 0.01, "may have room to improve"),
+        (Estimate(0.2, 0.0, 0.4), 500, 0.01, "may be no larger than that"),
+        (Estimate(0.2, 0.1, 0.3), 20, 0.01, "an estimate from few labels (20 of one group and true label)"),
+        (Estimate(0.2, 0.19, 0.21), 500, 0.18, "seems to be the experts’ own"),
+    ],
+)
+def test_whose_the_gap_is_is_said_only_where_the_labels_tell(gap: Estimate, n: int, least: float, said: str) -> None:
+    text = attainable_text(figures(gap, n, least))
+    assert said in text
+    assert "estimate" in text
+    assert ("room to improve" in text) == ("room to improve" in said)
+
+
+def test_the_method_says_what_is_not_covered() -> None:
+    method = " ".join(text for _, text in METHOD)
+    assert "changed anywhere" not in method
+    assert "headers and timestamps of decisions" in method
+    assert "details in dead letters" in method
+    assert "who knows it, as the operator does, can foresee draws" in method
+
+
+def test_without_seeds_nothing_follows_to_the_last_bit(two_partitions: MemorySource) -> None:
+    report = made(Opened(two_partitions, Secrets(), None, "here"), Wish(processes=1))
+    assert report.verification.draws == "not verified"
+    assert report.statements[0].title == "The record is verified, but not all draws"
+    assert "could not be checked" in report.statements[0].text
+    assert "last bit" not in report.statements[0].text

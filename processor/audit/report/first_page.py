@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .data import Coverage, DeadReason, Statement, TenantReport, Verification
-from .words import duration, one_sided_text, when
+from .words import SURE, duration, one_sided_text, when
 
 MANY_DEAD = 0.01
 FEW_LABELS = 0.5
@@ -68,11 +68,16 @@ def verified(found: Verification) -> Statement:
     if found.verdict == "verified":
         text = (
             f"All {found.decisions:,} decisions, made in {found.batches:,} batches, follow from the "
-            f"{found.requests:,} requests and {found.feedback:,} labels of the record, to the last bit."
+            f"{found.requests:,} requests and {found.feedback:,} labels of the record"
         )
-        if found.draws != "verified":
-            text += " The draws were taken from the record, because not all seeds were given."
-        return Statement("good", "The record is verified", text)
+        if found.draws == "verified":
+            return Statement("good", "The record is verified", f"{text}, to the last bit.")
+        which = "Some draws" if found.draws == "in part" else "The draws"
+        text += (
+            f", given the draws. {which} could not be checked: they were taken from the record, because not all seeds "
+            "were given. Whether chance was left to decide is not known of these."
+        )
+        return Statement("good", "The record is verified, but not all draws", text)
     if found.verdict == "differences":
         kinds = len({finding.kind for finding in found.findings})
         text = (
@@ -103,7 +108,7 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
     by_tone = {tone: [t for t in judged if t.statement.tone == tone] for tone in ("good", "open", "bad")}
     unjudged = len(tenants) - len(judged)
     said = {
-        "good": "within tolerance beyond doubt",
+        "good": f"within tolerance, {SURE}",
         "bad": "above tolerance, or had an alert that says so",
         "open": "not settled by the labels that have come",
     }

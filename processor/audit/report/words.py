@@ -20,6 +20,12 @@ METRIC_NAMES = {
     EQUALIZED_ODDS: "worst on any true label (equalized odds)",
 }
 
+SURE = "with 95 % confidence"
+"""Of the bands, see ``window_figures.ALPHA``."""
+
+ENOUGH_LABELS = 100
+"""Of each group and true label, for a word on whose the gap is."""
+
 DEAD_REASONS: dict[str, str] = {
     Reason.EMPTY: "the record was empty",
     Reason.TOO_LARGE: "the record was larger than allowed",
@@ -122,9 +128,9 @@ def _fairness(figures: TenantFigures) -> Statement:
             "bad", name, f"{said} An alert says that at some time it was above the tolerance of {tolerance:g}."
         )
     if gap.lower > tolerance:
-        return Statement("bad", name, f"{said} That is above the tolerance of {tolerance:g}, beyond doubt.")
+        return Statement("bad", name, f"{said} That is above the tolerance of {tolerance:g}, {SURE}.")
     if gap.upper <= tolerance:
-        return Statement("good", name, f"{said} That is within the tolerance of {tolerance:g}, beyond doubt.")
+        return Statement("good", name, f"{said} That is within the tolerance of {tolerance:g}, {SURE}.")
     side = "above" if gap.value > tolerance else "within"
     return Statement(
         "open", name, f"{said} The value is {side} the tolerance of {tolerance:g}; the labels do not settle it."
@@ -147,17 +153,19 @@ def attainable_text(figures: TenantFigures) -> str:
         return ""
     if isnan(figures.attainable) or not figures.windows:
         return "How small the gap could be with these experts is not known."
-    gap = figures.windows[0].gaps[EQUALIZED_ODDS].value
-    least = figures.attainable
-    if isnan(gap):
-        return f"The least gap any mixture of these experts can have is {short(least)}."
-    if least >= 0.8 * gap and gap > 0.02:
-        more = "most of it is the experts’ own: another setting of the policy cannot remove it, other experts can."
-    elif least <= 0.3 * gap and gap > 0.02:
-        more = "most of it is not the experts’ own: the policy has room to improve."
-    else:
-        more = "the rest is the policy’s."
-    return f"Of a gap of {short(gap)}, {short(least)} could not be avoided with these experts: {more}"
+    gap, least = figures.windows[0].gaps[EQUALIZED_ODDS], figures.attainable
+    said = f"The least gap that any mixture of these experts could have is estimated at {short(least)}"
+    if isnan(gap.value):
+        return f"{said}."
+    fewest = min((cell.n for cell in figures.windows[0].rates), default=0)
+    if fewest < ENOUGH_LABELS:
+        few = f"an estimate from few labels ({fewest:,} of one group and true label)"
+        return f"{said}: {few}, which does not tell how much of the gap is the experts’ own."
+    if isnan(gap.lower) or gap.lower <= least:
+        return f"{said}. The gap may be no larger than that, as far as the labels tell."
+    if least >= 0.8 * gap.value:
+        return f"{said}: most of the gap seems to be the experts’ own, and other experts would help more than settings."
+    return f"{said}. The whole 95 % band of the gap is above that: the policy may have room to improve."
 
 
 def alert_text(alert: AlertEvent) -> str:
@@ -208,8 +216,9 @@ METHOD: tuple[tuple[str, str], ...] = (
         "Several experts (models, rules, people) say what they would decide. The processor chooses whose advice to "
         "follow, by chance, with chances that it works out from how often each expert was wrong so far, for each "
         "group and each true label. It chooses them so that the groups’ error rates become equal with little loss "
-        "of accuracy. The chance comes from a secret seed and the decision’s id, so that nobody can foresee or "
-        "steer a draw, and every draw can be repeated.",
+        "of accuracy. The chance comes from a secret seed and the decision’s id, so that every draw can be "
+        "repeated. Who does not know the seed cannot foresee or steer a draw; who knows it, as the operator does, can "
+        "foresee draws, and could choose ids by them.",
     ),
     (
         "What is learnt",
@@ -220,10 +229,12 @@ METHOD: tuple[tuple[str, str], ...] = (
         "What “verified” means",
         "The record holds every request, every label and a journal of how they were processed. From these "
         "everything else was computed again from the beginning and compared byte by byte: each decision, its "
-        "probabilities, the state after each batch. The journal is a chain of hashes, so a word changed anywhere is "
-        "found. It does not prove that the record as a whole was not replaced by another one: for that, a head of "
-        "the chain must have been kept by somebody else. Nor does it prove that the groups, labels and advice sent "
-        "in were true.",
+        "probabilities, the state after each batch. The journal is a chain of hashes, so a change "
+        "of a request, a label, a decision, an order or a configuration is found. Not covered are headers and "
+        "timestamps of decisions and other outputs, and the wording of the details in dead letters. Without the "
+        "seeds the draws are not covered either: they are taken from the record. It does not prove that the record as "
+        "a whole was not replaced by another one: for that, a head of the chain must have been kept by somebody else. "
+        "Nor does it prove that the groups, labels and advice sent in were true.",
     ),
     (
         "Error rates and gaps",
