@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,9 @@ from processor.audit.report.data import ReportData, TenantReport
 from processor.audit.report.making import Wish, made
 from processor.audit.report.rendering import page
 from processor.audit.report.words import METHOD, attainable_text, fairness_statement
+from processor.audit.sources.recorded import RecordedSource
 from processor.core.errors import InvalidInput
-from processor.runtime.config import Config
+from processor.runtime.config import Config, load
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS, CellRate, Estimate, TenantFigures, WindowFigures
 from tests.recordings.stream import MemorySource
 
@@ -199,3 +201,34 @@ def test_without_seeds_nothing_follows_to_the_last_bit(two_partitions: MemorySou
     assert report.statements[0].title == "The record is verified, but not all draws"
     assert "could not be checked" in report.statements[0].text
     assert "last bit" not in report.statements[0].text
+
+
+# Labels that never came
+
+
+@pytest.fixture(scope="module")
+def kept_recording() -> ReportData:
+    folder = Path(__file__).parents[1] / "recordings"
+    secrets = Secrets.of_config(load(folder / "gforce.toml", {}))
+    return made(Opened(RecordedSource(folder / "v1"), secrets, None, "v1"), Wish(processes=1))
+
+
+def test_assumed_labels_are_counted_apart(kept_recording: ReportData) -> None:
+    shop = of(kept_recording, "shop")
+    assert (shop.label_counts.joined, shop.label_counts.assumed) == (35, 31)
+    assert "31 of these count as labels, assumed" in shop.labels_text
+    assert "31 of the 66 labels were assumed at expiry" in shop.statement.text
+    assert any(one.title == "Labels of “shop” are assumed" for one in kept_recording.statements)
+    said = visible(page(kept_recording))
+    assert "31 of them assumed at expiry" in said
+    assert "35 + 31 assumed" in said
+    assert of(kept_recording, "bank").label_counts.assumed == 0
+
+
+def test_decisions_that_get_no_label_by_design_do_not_wait(kept_recording: ReportData) -> None:
+    lender = of(kept_recording, "lender")
+    assert lender.labels_text == (
+        "Labels have come for 46 of the 51 decisions “yes”; 5 still wait. "
+        "The 48 other decisions get no label by design."
+    )
+    assert "53 still wait" not in visible(page(kept_recording))

@@ -32,6 +32,7 @@ from .data import (
     DeadReason,
     ExpertRow,
     Extent,
+    LabelCounts,
     ReportData,
     ReportFinding,
     Sample,
@@ -41,7 +42,15 @@ from .data import (
 from .first_page import statements
 from .moments import so_far, stretches
 from .redaction import Redaction
-from .words import DEAD_REASONS, alert_evidence, alert_text, attainable_text, fairness_statement, partial_text
+from .words import (
+    DEAD_REASONS,
+    alert_evidence,
+    alert_text,
+    attainable_text,
+    fairness_statement,
+    labels_text,
+    partial_text,
+)
 
 
 def assembled(
@@ -169,10 +178,10 @@ def _tenant(seen: TenantCollection, partial: str, redaction: Redaction | None) -
     assert seen.tenant is not None
     tenant = seen.tenant
     figures = _figures(seen, tenant)
-    labels = sum(figures.delays)
+    labels, counts = sum(figures.delays), _label_counts(seen, figures)
     return TenantReport(
         figures=figures,
-        statement=fairness_statement(figures, partial),
+        statement=fairness_statement(figures, partial, counts.assumed),
         partial=partial,
         first=seen.first,
         last=seen.last,
@@ -191,6 +200,8 @@ def _tenant(seen: TenantCollection, partial: str, redaction: Redaction | None) -
         ],
         alerts_left_out=seen.alerts_left_out,
         experts=_experts(seen),
+        label_counts=counts,
+        labels_text=labels_text(counts, figures),
         mean_delay=figures.delay_sum / labels if labels else float("nan"),
         dead_letters={
             name.removeprefix("dead_"): count
@@ -212,6 +223,19 @@ def _figures(seen: TenantCollection, tenant: Tenant) -> TenantFigures:
     oldest = tenant.waits.oldest
     waits = float("nan") if oldest is None else max(seen.clock / 1_000 - oldest, 0.0)
     return msgspec.structs.replace(figures, attainable=least, oldest_pending=waits)
+
+
+def _label_counts(seen: TenantCollection, figures: TenantFigures) -> LabelCounts:
+    joined, expired = figures.tally.get("labels_joined", 0), figures.tally.get("decisions_expired", 0)
+    counted = figures.windows[0].labels if figures.windows else joined
+    return LabelCounts(
+        decisions=figures.tally.get("decisions", 0),
+        joined=joined,
+        assumed=max(counted - joined, 0),
+        expired=max(expired - (seen.without - seen.without_pending), 0),
+        waiting=figures.pending - seen.without_pending,
+        without=seen.without,
+    )
 
 
 def _experts(seen: TenantCollection) -> list[ExpertRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -78,6 +78,10 @@ class TenantCollection:
     configs: list[tuple[int, int, str, str]] = field(default_factory=list)
     """time, batch, digest, the configuration"""
     examples: dict[bytes, Example] = field(default_factory=dict)
+    without: int = 0
+    """decisions that get no label by design, because labels come for positive ones only"""
+    without_pending: int = 0
+    """of these, still held as if they waited"""
 
     def sample(self, clock: int, tenant: Tenant, most: int) -> None:
         """Keep the counters of now; of many moments every second, fourth …"""
@@ -123,6 +127,8 @@ class _Collecting:
         self.replay.drawn = self._drawn
         self.decisions: Decisions | None = None
         self.lineage = ""
+        self.without: set[bytes] = set()
+        """decisions held that get no label by design"""
         self.batches, self.until = 0, 0
         self.reached: Partition | None = None
 
@@ -155,11 +161,13 @@ class _Collecting:
         assert batch.outcome is not None
         if batch.journal.lineage != self.lineage:
             if self.lineage:
-                self.result, self.ledger = Collection(self.reading.number), Ledger()
+                self.result, self.ledger, self.without = Collection(self.reading.number), Ledger(), set()
             self.lineage = batch.journal.lineage
         self._configurations(batch)
         self._requests(batch, asked)
-        made, labelled, _ = self.ledger.take(batch.outcome, asked)
+        made, labelled, expired = self.ledger.take(batch.outcome, asked)
+        self._without(made, batch.outcome.partition)
+        self.without.difference_update(expired)
         for one in made:
             if self._wanted(one.tenant):
                 self._of(one.tenant).decided[one.group, one.expert or EXPLORED] += 1
@@ -208,6 +216,14 @@ class _Collecting:
         if len(seen.examples) > SAMPLES:
             del seen.examples[max(seen.examples, key=lambda one: seen.examples[one].order)]
 
+    def _without(self, made: Sequence[Opened], partition: Partition) -> None:
+        """Note who will get no label, whatever happens."""
+        for one in made:
+            settings = partition.tenants[one.tenant].rules.settings
+            if settings.feedback != "all" and one.decision != settings.positive and self._wanted(one.tenant):
+                self.without.add(entry_id(one.tenant, one.decision_id))
+                self._of(one.tenant).without += 1
+
     def _label(self, label: Labelled) -> None:
         if not self._wanted(label.made.tenant):
             return
@@ -228,6 +244,8 @@ class _Collecting:
     def _end(self) -> None:
         partition = self.reached
         self.result.batches, self.result.until = self.batches, self.until
+        for key in self.without & self.ledger.waiting.keys():
+            self._of(self.ledger.waiting[key].tenant).without_pending += 1
         for name, seen in self.result.tenants.items():
             refused = [key for key, example in seen.examples.items() if not example.made.decision]
             for key in refused:

@@ -157,6 +157,20 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     later_alerts: list[LaterAlert] = []
 
 
+class LabelCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the decisions' labels."""
+
+    decisions: int
+    joined: int
+    assumed: int = 0
+    """decisions that expired and count as if a label had come"""
+    expired: int = 0
+    """without one, of those that could have had one"""
+    waiting: int = 0
+    without: int = 0
+    """decisions that get none by design"""
+
+
 class TenantReport(msgspec.Struct, frozen=True, kw_only=True):
     figures: TenantFigures
     statement: Statement
@@ -169,6 +183,8 @@ class TenantReport(msgspec.Struct, frozen=True, kw_only=True):
     alerts: list[AlertLine]
     alerts_left_out: int = 0
     experts: list[ExpertRow]
+    label_counts: LabelCounts
+    labels_text: str
     mean_delay: float
     dead_letters: dict[str, int]
     attainable_text: str

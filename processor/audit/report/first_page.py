@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .data import Coverage, DeadReason, Statement, TenantReport, Verification
-from .words import SURE, duration, one_sided_text, when
+from .words import SURE, one_sided_text, when
 
 MANY_DEAD = 0.01
 FEW_LABELS = 0.5
@@ -170,10 +170,14 @@ def _of_tenant(one: TenantReport) -> Iterator[Statement]:
             "rates are made equal as if every expert were always there, so a gap may stay."
         )
         yield Statement("note", f"An expert of {name} is often absent", text)
-    decided, labels = figures.tally.get("decisions", 0), figures.tally.get("labels_joined", 0)
-    if decided and labels < FEW_LABELS * decided:
-        waiting = f"{figures.pending:,} still wait, the oldest for {duration(figures.oldest_pending)}"
-        text = f"Labels have come for {labels:,} of {decided:,} decisions; {waiting}. The rest is not judged here."
-        yield Statement("note", f"Few labels for {name}", text)
+    counts = one.label_counts
+    if counts.assumed:
+        share = f"{counts.assumed:,} of the {counts.joined + counts.assumed:,} labels in the figures never came."
+        text = f"{share} These decisions expired, and count as if the configured label had come."
+        yield Statement("note", f"Labels of {name} are assumed", text)
+    if counts.decisions and counts.joined < FEW_LABELS * (counts.decisions - counts.without):
+        yield Statement("note", f"Few labels for {name}", one.labels_text)
+    elif counts.without:
+        yield Statement("note", f"Labels for {name} come for positive decisions only", one.labels_text)
     if one.whatif and one.whatif.dominating:
         yield Statement("note", f"Another setting may suit {name} better", one.whatif_text)

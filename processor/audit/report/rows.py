@@ -96,6 +96,8 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[Row]:
         yield from _moment_rows(name, "stretch", moment)
     for tally, count in sorted(figures.tally.items()):
         yield Row(tenant=name, section="counts", figure=tally, value=count)
+    for figure in ("assumed", "waiting", "without"):
+        yield Row(tenant=name, section="labels", figure=figure, value=getattr(tenant.label_counts, figure))
     for bucket, count in zip(delay_names(), figures.delays, strict=False):
         yield Row(tenant=name, section="label delays", figure=bucket, value=count)
     for expert in tenant.experts:

@@ -11,7 +11,7 @@ from processor.core.watching.alert_events import AlertEvent
 from processor.runtime.config.values import Duration
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
 
-from .data import Coverage, Statement
+from .data import Coverage, LabelCounts, Statement
 
 METRIC_NAMES = {
     FPR: "false positive rate",
@@ -96,9 +96,12 @@ def partial_text(coverage: Coverage) -> str:
     return f"up to {when(coverage.until)} only, {coverage.batches:,} of {coverage.of:,} batches"
 
 
-def fairness_statement(figures: TenantFigures, partial: str = "") -> Statement:
+def fairness_statement(figures: TenantFigures, partial: str = "", assumed: int = 0) -> Statement:
     """Is this tenant's stream fair, as far as the labels tell? ``partial`` says up to where they do."""
     found = _fairness(figures)
+    if assumed:
+        text = f"{found.text} {assumed:,} of the {figures.windows[0].labels:,} labels were assumed at expiry."
+        found = Statement(found.tone, found.title, text)
     if not partial:
         return found
     text = f"This is {partial}: {found.text[0].lower()}{found.text[1:]}"
@@ -135,6 +138,22 @@ def _fairness(figures: TenantFigures) -> Statement:
     return Statement(
         "open", name, f"{said} The value is {side} the tolerance of {tolerance:g}; the labels do not settle it."
     )
+
+
+def labels_text(counts: LabelCounts, figures: TenantFigures) -> str:
+    """How many labels came, were assumed, are waited for, and will never come."""
+    could = counts.decisions - counts.without
+    which = f"the {could:,} decisions “{figures.positive}”" if counts.without else f"{could:,} decisions"
+    said = f"Labels have come for {counts.joined:,} of {which}; {counts.waiting:,} still wait"
+    if counts.waiting and not counts.without and not isnan(figures.oldest_pending):
+        said += f", the oldest for {duration(figures.oldest_pending)}"
+    if counts.assumed:
+        said += f"; {counts.expired:,} expired without one, and {counts.assumed:,} of these count as labels, assumed"
+    elif counts.expired:
+        said += f"; {counts.expired:,} expired without one"
+    if counts.without:
+        said += f". The {counts.without:,} other decisions get no label by design"
+    return f"{said}."
 
 
 def one_sided_text(figures: TenantFigures) -> str:
