@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from processor.audit.opening import Opened
 from processor.audit.replay.rules import Secrets
 from processor.audit.report.data import ReportData, TenantReport
+from processor.audit.report.first_page import statements
 from processor.audit.report.making import Wish, made
 from processor.audit.report.rendering import page
 from processor.audit.report.words import METHOD, attainable_text, fairness_statement
@@ -232,3 +235,23 @@ def test_decisions_that_get_no_label_by_design_do_not_wait(kept_recording: Repor
         "The 48 other decisions get no label by design."
     )
     assert "53 still wait" not in visible(page(kept_recording))
+
+
+# What comes first
+
+
+def test_alerts_come_before_other_settings_which_must_be_beyond_noise(kept_recording: ReportData) -> None:
+    dominating = SimpleNamespace(beyond_noise=True)
+    doubtful = SimpleNamespace(beyond_noise=False)
+    bank, clinic = of(kept_recording, "bank"), of(kept_recording, "clinic")
+    tenants = [
+        msgspec.structs.replace(clinic, whatif=SimpleNamespace(dominating=[doubtful, dominating])),
+        msgspec.structs.replace(clinic, whatif=SimpleNamespace(dominating=[doubtful])),
+        bank,
+    ]
+    found = statements(kept_recording.verification, tenants, kept_recording.dead_letters)[2:]
+    tones = [one.tone for one in found]
+    assert found[0].title == "1 alert is raised for “bank”"
+    assert tones == sorted(tones)  # bad before note
+    assert [one.title for one in found if "Another setting" in one.title] == [found[-1].title]
+    assert found[-1].title == "Another setting may suit “clinic” better"

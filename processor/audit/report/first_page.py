@@ -18,8 +18,10 @@ def statements(
     dead: Sequence[DeadReason],
     coverage: Sequence[Coverage] = (),
 ) -> list[Statement]:
-    """What must be known before anything else, the answers, and what to look at."""
-    worries = [*_later_alerts(coverage), *_worries(verification, tenants, dead)]
+    """What must be known before anything else, the answers, and what to look at: the bad first, other settings last."""
+    worries = sorted(
+        [*_later_alerts(coverage), *_worries(verification, tenants, dead)], key=lambda one: one.tone != "bad"
+    )
     answers = [*_partial(coverage), verified(verification), fair(tenants, coverage)]
     return [*answers, *(worries or [Statement("good", "Nothing to worry about", "")])]
 
@@ -144,6 +146,9 @@ def _worries(found: Verification, tenants: Sequence[TenantReport], dead: Sequenc
         most = max(dead, key=lambda reason: reason.count)
         text = f"{letters:,} of {inputs:,} records could not be used, most often because {most.meaning}."
         yield Statement("note", "Many dead letters", text)
+    for one in tenants:
+        if one.whatif and any(other.beyond_noise for other in one.whatif.dominating):
+            yield Statement("note", f"Another setting may suit “{one.figures.name}” better", one.whatif_text)
 
 
 def _of_tenant(one: TenantReport) -> Iterator[Statement]:
@@ -179,5 +184,3 @@ def _of_tenant(one: TenantReport) -> Iterator[Statement]:
         yield Statement("note", f"Few labels for {name}", one.labels_text)
     elif counts.without:
         yield Statement("note", f"Labels for {name} come for positive decisions only", one.labels_text)
-    if one.whatif and one.whatif.dominating:
-        yield Statement("note", f"Another setting may suit {name} better", one.whatif_text)
