@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
 import pytest
+from matplotlib.collections import LineCollection
 
 from processor.audit.opening import Opened
 from processor.audit.replay.rules import Secrets
-from processor.audit.report.data import ReportData, TenantReport
+from processor.audit.report import charts
+from processor.audit.report.data import AlertLine, ReportData, TenantReport
 from processor.audit.report.first_page import statements
 from processor.audit.report.making import Wish, made
 from processor.audit.report.rendering import page
@@ -255,3 +258,82 @@ def test_alerts_come_before_other_settings_which_must_be_beyond_noise(kept_recor
     assert tones == sorted(tones)  # bad before note
     assert [one.title for one in found if "Another setting" in one.title] == [found[-1].title]
     assert found[-1].title == "Another setting may suit “clinic” better"
+
+
+# Charts
+
+
+@pytest.fixture(scope="module")
+def clinic(kept_recording: ReportData) -> TenantReport:
+    """All its labels are of one stretch."""
+    found = of(kept_recording, "clinic")
+    assert len(found.stretches) == 1
+    return found
+
+
+def many_labels(tenant: TenantReport, count: int, alerted: str) -> TenantReport:
+    names = tuple(f"label {i}" for i in range(count))
+    cell = tenant.stretches[0].rates[0]
+    rates = [msgspec.structs.replace(cell, label=name) for name in names]
+    return msgspec.structs.replace(
+        tenant,
+        figures=msgspec.structs.replace(tenant.figures, labels=names),
+        stretches=[msgspec.structs.replace(tenant.stretches[0], rates=rates)],
+        alerts=[AlertLine(at=1, number=1, kind="drift", state="cleared", label=alerted, text="", evidence="")],
+    )
+
+
+@pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
+def test_every_label_is_drawn(clinic: TenantReport, width: float) -> None:
+    figure = charts.rates_over_time(many_labels(clinic, 7, "label 6"), width)
+    titles = [axis.get_title(loc="left") for axis in figure.axes if axis.get_visible()]
+    assert titles == [f"cases that were\n“label {i}”" for i in range(7)] or titles == [
+        f"cases that were “label {i}”" for i in range(7)
+    ]
+
+
+def test_labels_that_are_not_drawn_are_named_and_those_with_alerts_are_drawn(
+    clinic: TenantReport, kept_recording: ReportData
+) -> None:
+    tenant = many_labels(clinic, 15, "label 14")
+    drawn, left_out = charts.panels(tenant)
+    assert "label 14" in drawn
+    assert left_out == ["label 11", "label 12", "label 13"]
+    html = page(msgspec.structs.replace(kept_recording, tenants=[tenant]))
+    assert "Not drawn, but in the table: label 11, label 12, label 13." in html
+
+
+def test_titles_of_panels_do_not_overlap(clinic: TenantReport) -> None:
+    named = many_labels(clinic, 3, "")
+    long = tuple(f"{label}, which was given after a second look by somebody" for label in named.figures.labels)
+    rates = [msgspec.structs.replace(named.stretches[0].rates[0], label=label) for label in long]
+    tenant = msgspec.structs.replace(
+        named,
+        figures=msgspec.structs.replace(named.figures, labels=long),
+        stretches=[msgspec.structs.replace(named.stretches[0], rates=rates)],
+    )
+    figure = charts.rates_over_time(tenant, charts.WIDE)
+    figure.draw_without_rendering()
+    boxes = [axis._left_title.get_window_extent() for axis in figure.axes]
+    assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
+    assert boxes[-1].x1 <= figure.bbox.x1
+
+
+def test_one_moment_is_drawn_as_a_point_with_its_band_in_a_short_time(clinic: TenantReport) -> None:
+    moment = clinic.so_far[-1]
+    at_once = msgspec.structs.replace(moment, since=moment.until)
+    single = msgspec.structs.replace(clinic, so_far=[at_once], stretches=[at_once])
+    for draw in (charts.gap_over_time, charts.rates_over_time):
+        axis = draw(single, charts.WIDE).axes[0]
+        first, last = axis.get_xlim()  # days
+        assert last - first < 1 / 24
+        assert axis.lines[0].get_marker() not in ("", "None")
+        assert any(isinstance(one, LineCollection) for one in axis.collections)
+
+
+def test_bands_end_below_the_upper_edge(kept_recording: ReportData) -> None:
+    bank = of(kept_recording, "bank")
+    top = charts.gap_over_time(bank, charts.WIDE).axes[0].get_ylim()[1]
+    assert top > max(one.gaps[EQUALIZED_ODDS].upper for one in bank.so_far)
+    top = charts.rates_over_time(bank, charts.WIDE).axes[0].get_ylim()[1]
+    assert top > max(cell.rate.upper for one in bank.stretches for cell in one.rates)

@@ -193,6 +193,7 @@ def _tenant(seen: TenantCollection, partial: str, redaction: Redaction | None) -
                 number=alert.number,
                 kind=alert.kind,
                 state=alert.state,
+                label=alert.label,
                 text=alert_text(alert),
                 evidence=alert_evidence(alert),
             )

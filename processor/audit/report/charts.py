@@ -9,10 +9,11 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
 from io import StringIO
 from math import isnan
+from textwrap import wrap
 from typing import Any
 
 from processor.core.errors import GForceError
@@ -26,6 +27,14 @@ GROUP_COLOURS = ("#1f4e79", "#c9772b", "#2f7d5b", "#7a4b8c", "#8a6d1d", "#4b8fa8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 WIDE, NARROW = 7.2, 3.75
 """inches: for a page or a screen, and for a phone"""
+
+MOST_PANELS = 12
+PANELS_ABREAST = 3
+A_MOMENT = 60_000
+"""milliseconds: a shorter time is shown within one this long"""
+HEADROOM = 1.08
+CHARACTERS = {1: 60, 2: 32, 3: 20}
+"""of a panel's title, by how many stand side by side"""
 
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -99,9 +108,15 @@ def _time(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1_000, UTC)
 
 
-def _time_axis(axis: Any, narrow: bool) -> None:
+def _time_axis(axis: Any, tenant: TenantReport, narrow: bool) -> None:
+    """From the first case to the last label or alert, with some room; a moment gets a minute."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
+    moments = (*tenant.so_far, *tenant.stretches)
+    start = min(one.since for one in moments)
+    end = max(*(one.until for one in moments), *(alert.at for alert in tenant.alerts if alert.state == "raised"), start)
+    room = max((end - start) // 40, 0 if end - start >= A_MOMENT else A_MOMENT // 2)
+    axis.set_xlim(_time(start - room), _time(end + room))
     locator = AutoDateLocator(maxticks=4 if narrow else 8, tz=UTC)  # type: ignore[no-untyped-call]
     axis.xaxis.set_major_locator(locator)
     axis.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
@@ -116,15 +131,13 @@ def gap_over_time(tenant: TenantReport, width: float) -> Any:
         gaps = [one.gaps[EQUALIZED_ODDS] for one in moments]
         low = [gap.value if isnan(gap.lower) else gap.lower for gap in gaps]
         high = [gap.value if isnan(gap.upper) else gap.upper for gap in gaps]
-        axis.fill_between(times, low, high, color=BLUE, alpha=0.14, linewidth=0)
-        axis.plot(times, [gap.value for gap in gaps], color=BLUE, linewidth=1.8)
+        _line(axis, times, [gap.value for gap in gaps], low, high, BLUE, linewidth=1.8)
         pieces = [one for one in tenant.stretches if not isnan(one.gaps[EQUALIZED_ODDS].value)]
         if len(pieces) > 1:
             middle = [_time((one.since + one.until) // 2) for one in pieces]
             axis.plot(middle, [one.gaps[EQUALIZED_ODDS].value for one in pieces], "o", color=FAINT, markersize=3.5)
-        values = [one.gaps[EQUALIZED_ODDS].value for one in (*moments, *pieces)]
-        top = max(0.1, 2.2 * gaps[-1].value, *values)
-        axis.set_ylim(0, min(1.0, top * 1.15))
+        values = [one.gaps[EQUALIZED_ODDS].value for one in pieces]
+        axis.set_ylim(0, HEADROOM * max(0.1, *high, *values))
         _level(axis, tenant.figures.tolerance, "tolerance", RED, "--")
         _level(axis, tenant.figures.attainable, "attainable", GREEN, ":")
         raised = [alert for alert in tenant.alerts if alert.state == "raised"]
@@ -139,8 +152,53 @@ def gap_over_time(tenant: TenantReport, width: float) -> Any:
                 clip_on=False,
             )
         axis.set_ylabel("gap")
-        _time_axis(axis, narrow)
+        _time_axis(axis, tenant, narrow)
         return figure
+
+
+def _line(
+    axis: Any,
+    times: Sequence[datetime],
+    values: list[float],
+    low: list[float],
+    high: list[float],
+    colour: str,
+    **more: Any,
+) -> None:
+    """A line in its band; a single moment is a point with a bar."""
+    axis.plot(
+        times,
+        values,
+        color=colour,
+        clip_on=False,
+        **({"marker": "o", "markersize": 4.5} | more if len(times) == 1 else more),
+    )
+    if len(times) == 1:
+        axis.vlines(times, low, high, color=colour, alpha=0.45, linewidth=1.6)
+    else:
+        axis.fill_between(times, low, high, color=colour, alpha=0.14, linewidth=0)
+
+
+def panels(tenant: TenantReport) -> tuple[list[str], list[str]]:
+    """The true labels that have a panel, and those that have not: too many, or nothing to draw. Alerts go first."""
+    labels = list(tenant.figures.labels)
+    alerted = {alert.label for alert in tenant.alerts}
+    seen = {cell.label for moment in tenant.stretches for cell in moment.rates if cell.n}
+    order = sorted((label for label in labels if label in seen), key=lambda label: label not in alerted)
+    chosen = set(order[:MOST_PANELS] or labels[:1])
+    return [label for label in labels if label in chosen], [label for label in labels if label not in chosen]
+
+
+def _title(label: str, characters: int) -> str:
+    """In two lines at most.
+
+    >>> _title("c", 20)
+    'cases that were “c”'
+    >>> _title("a rather long name for a label", 20)
+    'cases that were “a\\nrather long name fo…'
+    """
+    lines = wrap(f"cases that were “{label}”", characters)
+    return "\n".join(lines) if len(lines) <= 2 else f"{lines[0]}\n{lines[1][: characters - 1]}…"
 
 
 def _level(axis: Any, height: float, name: str, colour: str, style: str) -> None:
@@ -163,20 +221,35 @@ def _level(axis: Any, height: float, name: str, colour: str, style: str) -> None
 def rates_over_time(tenant: TenantReport, width: float) -> Any:
     """Error rates of each group, one panel for each true label, stretch by stretch."""
     narrow = width == NARROW
-    labels = tenant.figures.labels[:4]
-    columns, rows = (1, len(labels)) if narrow else (len(labels), 1)
-    with canvas((width, 2.1 * rows if narrow else 2.6), columns, rows, squeeze=False, sharey=True) as (figure, grid):
+    labels, _ = panels(tenant)
+    columns = 1 if narrow else min(len(labels), PANELS_ABREAST)
+    rows = -(-len(labels) // columns)
+    height = 2.2 * rows if narrow else 2.6 * rows
+    with canvas((width, height), columns, rows, squeeze=False, sharey=True) as (figure, grid):
         axes = [axis for line in grid for axis in line]
-        for axis, label in zip(axes, labels, strict=True):
+        for axis, label in zip(axes, labels, strict=False):
             for i, group in enumerate(tenant.figures.groups):
                 _rate_line(axis, tenant, group, label, i)
-            axis.set_title(f"cases that were “{label}”")
-            _time_axis(axis, True)
-        rates = [cell.rate.value for moment in tenant.stretches for cell in moment.rates if not isnan(cell.rate.value)]
-        axes[0].set_ylim(0, min(1.0, 1.15 * max(rates, default=0.1) + 0.02))
-        for axis in axes if narrow else axes[:1]:
-            axis.set_ylabel("decided wrongly")
+            axis.set_title(_title(label, CHARACTERS[columns] if not narrow else CHARACTERS[2]))
+            _time_axis(axis, tenant, True)
+        for axis in axes[len(labels) :]:
+            axis.set_visible(False)
+        axes[0].set_ylim(0, HEADROOM * max(0.05, *_heights(tenant, labels)))
+        for line in grid:
+            line[0].set_ylabel("decided wrongly")
         return figure
+
+
+def _heights(tenant: TenantReport, labels: Sequence[str]) -> list[float]:
+    """Of all that is drawn: rates, and the upper ends of their bands."""
+    cells = [cell for moment in tenant.stretches for cell in moment.rates if cell.n and cell.label in labels]
+    ends = [cell.rate.upper if _banded(tenant) else cell.rate.value for cell in cells]
+    return [0.0, *(end for end in (*ends, *(cell.rate.value for cell in cells)) if not isnan(end))]
+
+
+def _banded(tenant: TenantReport) -> bool:
+    """Bands of more groups than three would hide each other."""
+    return len(tenant.figures.groups) <= 3
 
 
 def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: int) -> None:
@@ -186,11 +259,23 @@ def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: 
         cell = next((one for one in moment.rates if one.group == group and one.label == label), None)
         if cell is not None and cell.n and not isnan(cell.rate.value):
             points.append((_time((moment.since + moment.until) // 2), cell.rate))
+    if not points:
+        return
     times = [at for at, _ in points]
-    axis.plot(times, [rate.value for _, rate in points], color=colour, marker=marker, markersize=3.5, linewidth=1.4)
-    if len(tenant.figures.groups) <= 3 and points and not isnan(points[0][1].lower):
-        low, high = [rate.lower for _, rate in points], [rate.upper for _, rate in points]
-        axis.fill_between(times, low, high, color=colour, alpha=0.08, linewidth=0)
+    if len(times) == 1:  # side by side, so that one group does not hide the other
+        times = [times[0] + _aside(tenant, number)]
+    values = [rate.value for _, rate in points]
+    banded = _banded(tenant) and not isnan(points[0][1].lower)
+    low = [rate.lower for _, rate in points] if banded else values
+    high = [rate.upper for _, rate in points] if banded else values
+    _line(axis, times, values, low, high, colour, marker=marker, markersize=3.5, linewidth=1.4)
+
+
+def _aside(tenant: TenantReport, number: int) -> timedelta:
+    """How far from the middle of a single stretch the point of a group stands."""
+    stretch, groups = tenant.stretches[0], len(tenant.figures.groups)
+    span = max(stretch.until - stretch.since, A_MOMENT)
+    return timedelta(milliseconds=0.5 * span * ((number + 0.5) / groups - 0.5))
 
 
 def delays(tenant: TenantReport, width: float) -> Any:
@@ -218,6 +303,7 @@ def front(tenant: TenantReport, width: float) -> Any:
     assert tenant.whatif is not None
     with canvas((width, 3.4 if width == NARROW else 3.6)) as (figure, axis):
         draw(tenant.whatif, axis, small=width == NARROW)
+        axis.set_ylim(0, max(axis.get_ylim()[1], HEADROOM * axis.dataLim.y1, 0.01))
         axis.grid(True, axis="both")
         return figure
 

@@ -82,6 +82,8 @@ class AlertLine(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     kind: str
     state: str
+    label: str | None = None
+    """the true label it is about"""
     text: str
     evidence: str
 

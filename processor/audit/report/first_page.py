@@ -126,7 +126,7 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
         text = f"As far as the figures go: {text[0].lower()}{text[1:]}"
     if by_tone["bad"]:
         names = _named([one.figures.name for one in by_tone["bad"]])
-        return Statement("bad", "Not every tenant is fair", f"{text} Above tolerance: {names}.")
+        return Statement("bad", "Not every tenant is fair", f"{text} Not fair: {names}.")
     if by_tone["open"] or unjudged or missing:
         return Statement("open", "It is not settled whether all tenants are fair", text)
     return Statement("good", "All tenants are fair", text)

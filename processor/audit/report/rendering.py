@@ -72,7 +72,8 @@ def _detailed(report: ReportData) -> list[TenantReport]:
 def _charts(tenant: TenantReport, number: int) -> dict[str, Any]:
     """By name: the chart for a page and the one for a phone; None where there is nothing to show."""
     found: dict[str, Any] = dict.fromkeys(("gap", "rates", "delays", "front"))
-    name = tenant.figures.name
+    name, left_out = tenant.figures.name, charts.panels(tenant)[1]
+    found["left_out"] = f" Not drawn, but in the table: {', '.join(left_out)}." if left_out else ""
     gap = next((one.gaps[EQUALIZED_ODDS] for one in reversed(tenant.so_far)), None)
     if gap is not None and not isnan(gap.value):
         said = f"The gap of tenant {name} over time; at the end it is {words.band(gap)}."

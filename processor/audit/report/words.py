@@ -144,7 +144,8 @@ def labels_text(counts: LabelCounts, figures: TenantFigures) -> str:
     """How many labels came, were assumed, are waited for, and will never come."""
     could = counts.decisions - counts.without
     which = f"the {could:,} decisions “{figures.positive}”" if counts.without else f"{could:,} decisions"
-    said = f"Labels have come for {counts.joined:,} of {which}; {counts.waiting:,} still wait"
+    waits = "waits" if counts.waiting == 1 else "wait"
+    said = f"Labels have come for {counts.joined:,} of {which}; {counts.waiting:,} still {waits}"
     if counts.waiting and not counts.without and not isnan(figures.oldest_pending):
         said += f", the oldest for {duration(figures.oldest_pending)}"
     if counts.assumed:
