@@ -15,6 +15,7 @@ from matplotlib.collections import LineCollection
 from processor.audit.opening import Opened
 from processor.audit.replay.rules import Secrets
 from processor.audit.report import charts
+from processor.audit.report.configuration import flattened
 from processor.audit.report.data import AlertLine, ReportData, TenantReport
 from processor.audit.report.first_page import statements
 from processor.audit.report.making import Wish, made
@@ -337,3 +338,28 @@ def test_bands_end_below_the_upper_edge(kept_recording: ReportData) -> None:
     assert top > max(one.gaps[EQUALIZED_ODDS].upper for one in bank.so_far)
     top = charts.rates_over_time(bank, charts.WIDE).axes[0].get_ylim()[1]
     assert top > max(cell.rate.upper for one in bank.stretches for cell in one.rates)
+
+
+# Names, headings and settings as they are read
+
+
+def test_marks_of_direction_and_signs_without_a_shape_are_shown(kept_recording: ReportData) -> None:
+    clinic = of(kept_recording, "clinic")
+    hostile = msgspec.structs.replace(
+        clinic,
+        figures=msgspec.structs.replace(clinic.figures, name="cl\u202einic\u200b", labels=("fal\u2066se", "true")),
+    )
+    html = page(msgspec.structs.replace(kept_recording, tenants=[hostile]))
+    assert not re.findall("[\u200b-\u200f\u202a-\u202e\u2066-\u2069]", html)
+    assert "cl⟨U+202E⟩inic⟨U+200B⟩" in html
+
+
+def test_offsets_are_said_to_count_markers(kept_recording: ReportData) -> None:
+    assert "offsets: records and markers of transactions" in visible(page(kept_recording))
+
+
+def test_every_setting_has_a_line_of_its_own(kept_recording: ReportData) -> None:
+    settings = flattened(of(kept_recording, "bank").configs[0].canonical)
+    assert settings["shadows 1.policy"] == "groupaware"
+    assert settings["shadows 2.policy"] == "mw"
+    assert "shadows" not in settings

@@ -20,7 +20,7 @@ from processor.core.errors import GForceError
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS
 
 from .data import TenantReport
-from .words import delay_names
+from .words import delay_names, unseen_named
 
 INK, FAINT, BLUE, RED, GREEN = "#26303a", "#8a94a0", "#1f4e79", "#a23b2a", "#2f7d5b"
 GROUP_COLOURS = ("#1f4e79", "#c9772b", "#2f7d5b", "#7a4b8c", "#8a6d1d", "#4b8fa8", "#a23b2a", "#5b6670")
@@ -101,7 +101,7 @@ def inline(figure: Any, name: str, title: str, description: str) -> str:
         f'<svg {box[0] if box else ""} role="img" aria-labelledby="{name}-t {name}-d">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>'
     )
-    return head + body[: body.rindex("</svg>") + 6]
+    return unseen_named(head + body[: body.rindex("</svg>") + 6])
 
 
 def _time(milliseconds: int) -> datetime:

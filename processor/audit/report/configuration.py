@@ -16,6 +16,8 @@ def flattened(canonical: str) -> dict[str, str]:
 
     >>> flattened('{"expiry": 86400000, "settings": {"labels": ["no", "yes"], "window": null}}')
     {'expiry': '1d', 'labels': 'no, yes', 'window': '–'}
+    >>> flattened('{"shadows": [{"policy": "mw", "balance": {"regret": 1.0}}]}')
+    {'shadows 1.balance.regret': '1.0', 'shadows 1.policy': 'mw'}
     """
     try:
         document = json.loads(canonical)
@@ -30,6 +32,9 @@ def _flatten(value: Any, name: str, found: dict[str, str]) -> None:
     if isinstance(value, dict) and value:
         for key in sorted(value):
             _flatten(value[key], f"{name}.{key}" if name not in ("", "settings") else str(key), found)
+    elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        for number, one in enumerate(value, start=1):
+            _flatten(one, f"{name} {number}", found)
     elif name != "version":
         found[_SHOWN.get(name, name)] = _said(name, value)
 

@@ -32,6 +32,9 @@ def page(report: ReportData) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: (
+            words.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        ),
     )
     environment.filters |= {
         "when": words.when,

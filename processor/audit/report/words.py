@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from math import isnan
 
@@ -47,6 +48,25 @@ DEAD_REASONS: dict[str, str] = {
     Reason.LABEL_NOT_EXPECTED: "a label came for a decision that gets none",
     Reason.INTERNAL: "a fault of the processor itself",
 }
+
+
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Marks of direction and signs without a shape."""
+
+
+def visible(text: str) -> str:
+    """Control characters and marks of direction are shown, not obeyed, as the status page does.
+
+    >>> visible("a\\u202eb\\u200b"), visible("a\\tb")
+    ('a⟨U+202E⟩b⟨U+200B⟩', 'a␉b')
+    """
+    shown = "".join(chr(0x2400 + ord(sign)) if sign < " " else sign for sign in text)
+    return unseen_named(shown)
+
+
+def unseen_named(text: str) -> str:
+    """The same, but lines stay lines."""
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
 def when(milliseconds: int) -> str:
