@@ -76,7 +76,7 @@ def example() -> None:
 
 
 def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
-    from .embedded import as_they_come, run_lines
+    from .lines import as_they_come, run_lines
 
     console = terminal(stderr=True)
     console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
