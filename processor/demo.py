@@ -36,6 +36,7 @@ from .core.stream.tenant import Tenant
 from .runtime.assembly import tick
 from .runtime.config import Config, load
 from .runtime.embedded import Embedded, embedded
+from .runtime.stopping import terminated_as_interrupted
 from .runtime.telemetry.http import HttpServer
 from .runtime.telemetry.status import Status, status_of
 
@@ -82,7 +83,7 @@ class Page:
 
 
 def run(rounds: int, pace: float, seed: int, keep: bool = False) -> None:
-    """Decide ``rounds`` cases, at ``pace`` cases per second, and show how it goes until done or Ctrl-C.
+    """Decide ``rounds`` cases, at ``pace`` cases per second, and show how it goes until done, Ctrl-C or SIGTERM.
 
     With ``keep`` the status page stays up after that, until Ctrl-C.
     """
@@ -95,7 +96,7 @@ def run(rounds: int, pace: float, seed: int, keep: bool = False) -> None:
         highlight=False,
     )
     progress, config = Progress(rounds), _config(seed)
-    with embedded(config) as running, _page(config) as page:
+    with terminated_as_interrupted(), embedded(config) as running, _page(config) as page:
         console.print(f"Status page: [bold]{page.address}[/]\n", highlight=False)
         try:
             with Live(_screen(progress), console=console, refresh_per_second=8) as live:

