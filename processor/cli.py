@@ -96,13 +96,17 @@ def main() -> None:
     try:
         app()
     except GForceError as error:
-        console = terminal(stderr=True)
-        console.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        _complain(f"[bold red]error:[/] {escape(str(error))}")
         if isinstance(error, Retry):
             if LastWords.text:
-                console.print(escape(f"The last trouble was: {LastWords.text}"), highlight=False)
-            console.print(UNREACHED, highlight=False)
+                _complain(escape(f"The last trouble was: {LastWords.text}"))
+            _complain(UNREACHED)
         sys.exit(2)
+
+
+def _complain(text: str) -> None:
+    """One line on standard error; only a terminal has a width to break it at."""
+    terminal(stderr=True).print(text, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 if __name__ == "__main__":

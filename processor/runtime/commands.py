@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -78,19 +77,16 @@ def example() -> None:
 
 
 def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
+    from .line_files import NobodyReads, read_from, refuse_same, written_to
     from .lines import as_they_come, run_lines
 
     console = terminal(stderr=True)
-    console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
     with ExitStack() as files:
-        lines = files.enter_context(source.open("rb")) if source else sys.stdin.buffer
-        out = files.enter_context(sink.open("wb")) if sink else sys.stdout.buffer
-
-        def write(made: bytes) -> None:
-            out.write(made)
-            out.flush()
-
-        with stopping() as stop:
-            totals = run_lines(config, as_they_come(lines, lambda: stop.told), write)
-    shown = ("records", "decisions", "labels_joined")
-    console.print(", ".join(f"{totals.get(name, 0)} {name.replace('_', ' ')}" for name in shown), style="dim")
+        lines = files.enter_context(read_from(source))
+        refuse_same(lines, sink)
+        out = files.enter_context(written_to(sink, "--output"))
+        console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
+        with stopping() as stop, suppress(NobodyReads):
+            totals = run_lines(config, as_they_come(lines, lambda: stop.told), out.write)
+            shown = ("records", "decisions", "labels_joined")
+            console.print(", ".join(f"{totals.get(name, 0)} {name.replace('_', ' ')}" for name in shown), style="dim")
