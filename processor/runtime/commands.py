@@ -56,8 +56,13 @@ def run(
 ) -> None:
     """Run the processor until it is told to stop (SIGTERM or Ctrl-C).
 
-    With --embedded each input line is {"topic": "requests", "key": "acme", "payload": {…}, "ts": 1700000000000};
-    topic is requests or feedback, the key is the tenant, ts may be left out.
+    With --embedded each input line is an event, {"tenant": "acme", "decision_id": "1", "group": "A", "predictions":
+    {"model": true}} or {"tenant": "acme", "decision_id": "1", "label": true}, or a record that holds one, {"topic":
+    "requests", "key": "acme", "payload": {…}, "ts": 1700000000000}: topic is requests or feedback, the key is the
+    tenant, ts may be left out.
+
+    A line that is neither becomes a line on topic dead-letters, with the reason in its headers, as does an event that
+    cannot be used; the run goes on.
     """
     if not embedded and (source or sink):
         raise typer.BadParameter("--input and --output go with --embedded: without it the processor reads Kafka")

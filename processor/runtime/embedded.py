@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -101,7 +101,7 @@ def embedded(
             reader=MemoryReader(broker),
             store=store,
             terms=terms_of(config),
-            pace=pace_of(config),
+            pace=replace(pace_of(config), breaker_share=1.0),  # nobody could say go on
             wall=clock,
             tick=tick,
             entropy=secrets.token_bytes,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from select import select
 from typing import Any, BinaryIO
 
 import msgspec
 
-from processor.adapters.log import Record
+from processor.adapters.log import At, Record
 from processor.core.errors import InvalidInput
+from processor.core.stream.events import Rejected
 
 from .assembly import wall
 from .config import Config
 from .embedded import Embedded, embedded
+from .line_records import LineRecord, read_line
 
 A_MOMENT = 0.2
 """Seconds without a line after which what has come through a pipe is processed."""
 AT_ONCE = 1 << 16
 """Bytes."""
+NO_TOPIC = "lines"
+"""What a dead letter names as its topic if it was a line and never a record."""
 
 
 def as_they_come(stream: BinaryIO, told_to_stop: Callable[[], bool] = lambda: False) -> Iterator[bytes | None]:
@@ -48,56 +55,80 @@ def as_they_come(stream: BinaryIO, told_to_stop: Callable[[], bool] = lambda: Fa
         begun.append(rest)
 
 
+@dataclass
+class RecordTime:
+    """The time of the records: a file of last year does not expire because it is read today."""
+
+    latest: int = 0
+
+    def __call__(self) -> int:
+        return self.latest or wall()
+
+
 def run_lines(config: Config, lines: Iterable[bytes | None], write: Callable[[bytes], None]) -> dict[str, int]:
     """Read records as JSON lines, process them, and write what comes out, some lines at a time. Returns the totals.
 
-    None among the lines is a pause, in which all that has come is processed. Time is that of the records: a file of
-    last year does not expire because it is read today.
+    None among the lines is a pause, in which all that has come is processed. A line that is no record becomes a dead
+    letter, as a record does that is no event: nothing that is sent stops the processor.
     """
-    latest = [0]
-
-    def clock() -> int:
-        return latest[0] or wall()
-
+    clock, refused = RecordTime(), Counter[str]()
     with embedded(config, clock) as running:
-        outputs = (running.worker.topics.decisions, running.worker.topics.dead_letters, running.worker.topics.alerts)
-        number = 0
-        for line in lines:
+        for number, line in _numbered(lines):
             if line is None:
-                _flush(running, outputs, write)
+                _flush(running, write)
                 continue
-            number += 1
-            if not line.strip():
-                continue
-            topic, key, value, timestamp = _parse(number, line, running.worker.topics.inputs)
-            if timestamp is not None:
-                latest[0] = max(latest[0], timestamp)
-            running.produce(topic, key, value, timestamp)
+            try:
+                _produce(running, read_line(line, running.worker.topics), clock)
+            except Rejected as rejected:
+                _refuse(running, number, line, rejected)
+                refused.update(["records", f"dead_{rejected.reason}"])
             if number % config.processing.max_batch_records == 0:
-                _flush(running, outputs, write)
-        _flush(running, outputs, write)
-        return dict(running.worker.totals)
+                _flush(running, write)
+        _flush(running, write)
+        return dict(running.worker.totals + refused)
 
 
-def _flush(running: Embedded, outputs: Iterable[str], write: Callable[[bytes], None]) -> None:
+def _numbered(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
+    """The lines that hold something, with their number as an editor shows it; pauses, with that of the line before."""
+    number = 0
+    for line in lines:
+        if line is None:
+            yield number, None
+            continue
+        number += 1
+        if number == 1:
+            line = _without_mark(line)
+        if stripped := line.strip():
+            yield number, stripped
+
+
+def _without_mark(first: bytes) -> bytes:
+    """Without the byte order mark that some editors put before UTF-8."""
+    if first.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise InvalidInput("the input is UTF-16: save it as UTF-8, or pipe it through iconv -f UTF-16 -t UTF-8")
+    return first.removeprefix(BOM_UTF8)
+
+
+def _produce(running: Embedded, record: LineRecord, clock: RecordTime) -> None:
+    clock.latest = max(clock.latest, record.timestamp or 0)
+    running.produce(*record)
+
+
+def _refuse(running: Embedded, number: int, line: bytes, rejected: Rejected) -> None:
+    """A dead letter as the processor writes them. The line's number is its offset, as it was on no topic."""
+    broker, now = running.broker, str(running.broker.clock())
+    facts = {"reason": str(rejected.reason), "detail": rejected.detail, "topic": NO_TOPIC, "partition": "0"}
+    facts |= {"offset": str(number), "timestamp": now}
+    headers = tuple((f"gforce.{name}", text.encode()) for name, text in facts.items())
+    broker.produce(At(running.worker.topics.dead_letters, 0), None, line, headers)
+
+
+def _flush(running: Embedded, write: Callable[[bytes], None]) -> None:
     running.run_until_idle()
+    topics = running.worker.topics
+    outputs = (topics.decisions, topics.dead_letters, topics.alerts)
     if made := b"".join(_line(record) for topic in outputs for record in running.new_records(topic)):
         write(made)
-
-
-def _parse(number: int, line: bytes, inputs: tuple[str, str]) -> tuple[str, bytes | None, bytes | None, int | None]:
-    try:
-        record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"line {number} is not a JSON object: {error}") from None
-    topic = record.get("topic")
-    if topic not in inputs:
-        raise InvalidInput(f'line {number} has topic {topic!r}: use "{inputs[0]}" or "{inputs[1]}"')
-    key, payload, timestamp = record.get("key"), record.get("payload"), record.get("ts")
-    if not isinstance(key, str | None) or not isinstance(timestamp, int | None):
-        raise InvalidInput(f"line {number}: key must be a string and ts milliseconds since 1970")
-    value = payload.encode() if isinstance(payload, str) else None if payload is None else msgspec.json.encode(payload)
-    return topic, key.encode() if key is not None else None, value, timestamp
 
 
 def _line(record: Record) -> bytes:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import jsonschema
+import pytest
+
+from processor.core.errors import InvalidInput
+from processor.core.stream.events import Rejected
+from processor.runtime.assembly import topics_of
 from processor.runtime.config import load
+from processor.runtime.line_records import SHAPES, LineRecord, read_line
 from processor.runtime.lines import AT_ONCE, as_they_come, run_lines
 
 SEED = {"GFORCE_PROCESSING__SEED": "ab" * 32}
@@ -63,3 +73,90 @@ def test_who_is_told_to_stop_waits_for_nothing_more() -> None:
     with os.fdopen(write, "wb"), os.fdopen(read, "rb") as receiver:
         os.write(write, b"a\nb")
         assert list(as_they_come(receiver, lambda: next(stop))) == [b"a", None]
+
+
+# What a line may hold
+
+TOPICS = topics_of(load(None, SEED))
+EVENT = b'{"tenant": "acme", "decision_id": "loan-1", "group": "A", "predictions": {"model": true}}'
+LABEL = b'{"tenant": "acme", "decision_id": "loan-1", "label": true}'
+
+
+def test_an_event_alone_goes_where_it_belongs_as_it_came() -> None:
+    assert read_line(EVENT, TOPICS) == LineRecord("requests", b"acme", EVENT)
+    assert read_line(LABEL, TOPICS) == LineRecord("feedback", b"acme", LABEL)
+    assert read_line(b'{"tenant": 7, "label": true}', TOPICS).key is None
+
+
+def test_a_record_is_taken_apart() -> None:
+    wrapped = b'{"topic": "feedback", "key": "acme", "payload": %s, "ts": 1700000000000}' % LABEL
+    assert read_line(wrapped, TOPICS) == LineRecord("feedback", b"acme", LABEL, 1_700_000_000_000)
+    assert read_line(b'{"topic": "requests", "payload": "not {json"}', TOPICS).value == b"not {json"
+    assert read_line(b'{"topic": "requests"}', TOPICS) == LineRecord("requests", None, None)
+
+
+def test_the_inputs_may_be_called_as_in_the_configuration_or_as_everywhere() -> None:
+    topics = topics_of(load(None, {**SEED, "GFORCE_TOPICS__PREFIX": "eu."}))
+    for name in ("requests", "eu.requests"):
+        assert read_line(b'{"topic": "%s"}' % name.encode(), topics).topic == "eu.requests"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "detail"),
+    [
+        (b"hello", "bad-json", "one JSON object"),
+        (b'{"tenant": "acme"', "bad-json", "truncated"),
+        (b"[1, 2]", "schema", "write {"),
+        (b"{}", "schema", SHAPES),
+        (b'{"topic": "decisions"}', "schema", 'one of "requests", "feedback"'),
+        (b'{"topic": null}', "schema", "topic and key are strings"),
+        (b'{"topic": "requests", "key": 7}', "schema", "topic and key are strings"),
+        (b'{"topic": "requests", "ts": "soon"}', "schema", "milliseconds since 1970"),
+        (b'{"topic": "requests", "ts": -1}', "schema", "milliseconds since 1970"),
+        (b'{"topic": "requests", "ts": 1700000000000000000000000000}', "schema", "milliseconds since 1970"),
+        (b'{"label": "caf\xe9"}', "not-utf8", "at byte 14: save the input as UTF-8"),
+        (b'{"label": ' + b"[" * 100_000, "limit", "nested"),
+    ],
+)
+def test_anything_else_is_refused_with_the_reason(line: bytes, reason: str, detail: str) -> None:
+    with pytest.raises(Rejected, match=reason) as refused:
+        read_line(line, TOPICS)
+    assert detail in refused.value.detail
+    assert len(refused.value.detail) < 200
+
+
+def ran(*lines: bytes, **settings: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """What comes out, and the totals."""
+    out: list[bytes] = []
+    totals = run_lines(load(None, SEED | settings), lines, out.append)
+    return [json.loads(line) for line in b"".join(out).splitlines()], totals
+
+
+def test_a_line_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on() -> None:
+    again = EVENT.replace(b"loan-1", b"loan-2")
+    made, totals = ran(EVENT, b"", b"hello", again, LABEL, b'{"topic": "elsewhere"}', b"caf\xe9")
+    decided = [line["payload"]["decision_id"] for line in made if line["topic"] == "decisions"]
+    letters = [line for line in made if line["topic"] == "dead-letters"]
+    assert decided == ["loan-1", "loan-2"]
+    schema = json.loads(files("schemas").joinpath("dead-letter.v1.json").read_text())
+    for letter in letters:
+        jsonschema.validate(letter["headers"], schema)
+    places = [(letter["headers"]["gforce.reason"], letter["headers"]["gforce.offset"]) for letter in letters]
+    assert places == [("bad-json", "3"), ("schema", "6"), ("not-utf8", "7")]
+    assert letters[0]["payload"] == "hello"
+    assert (totals["records"], totals["decisions"], totals["labels_joined"]) == (6, 2, 1)
+    assert (totals["dead_bad-json"], totals["dead_schema"], totals["dead_not-utf8"]) == (1, 1, 1)
+
+
+def test_a_whole_stream_of_bad_records_is_read_to_its_end() -> None:
+    wrong = b'{"topic": "requests", "key": "acme", "payload": {}}'
+    made, totals = ran(*[wrong] * 50, EVENT, GFORCE_PROCESSING__BREAKER_RECORDS="10")
+    assert (totals["dead_schema"], totals["decisions"]) == (50, 1)
+    assert len(made) == 51
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    _, totals = ran(b"\xef\xbb\xbf" + EVENT)
+    assert totals["decisions"] == 1
+    with pytest.raises(InvalidInput, match="UTF-16: save it as UTF-8"):
+        ran("{}\n".encode("utf-16"))
