@@ -83,7 +83,7 @@ def example() -> None:
 
 def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
     from .line_files import NobodyReads, read_from, refuse_same, written_to
-    from .lines import as_they_come, run_lines
+    from .lines import as_they_come, run_lines, summary
 
     console = terminal(stderr=True)
     with ExitStack() as files:
@@ -93,5 +93,4 @@ def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> Non
         console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
         with stopping() as stop, suppress(NobodyReads):
             totals = run_lines(config, as_they_come(lines, lambda: stop.told), out.write)
-            shown = ("records", "decisions", "labels_joined")
-            console.print(", ".join(f"{totals.get(name, 0)} {name.replace('_', ' ')}" for name in shown), style="dim")
+            console.print(summary(totals), style="dim", highlight=False, soft_wrap=True)

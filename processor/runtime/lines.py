@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from select import select
 from typing import Any, BinaryIO
@@ -21,6 +21,8 @@ from .config import Config
 from .embedded import Embedded, embedded
 from .line_records import LineRecord, read_line
 
+WAITING = "labels_waiting"
+"""The total of labels whose request has not come."""
 A_MOMENT = 0.2
 """Seconds without a line after which what has come through a pipe is processed."""
 AT_ONCE = 1 << 16
@@ -85,7 +87,8 @@ def run_lines(config: Config, lines: Iterable[bytes | None], write: Callable[[by
             if number % config.processing.max_batch_records == 0:
                 _flush(running, write)
         _flush(running, write)
-        return dict(running.worker.totals + refused)
+        waiting = sum(owned.partition.parked for owned in running.worker.owned.values() if owned.partition)
+        return dict(running.worker.totals + refused) | {WAITING: waiting}
 
 
 def _numbered(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
@@ -148,3 +151,38 @@ def _line(record: Record) -> bytes:
     if record.headers:
         document["headers"] = {name: (value or b"").decode("utf-8", "replace") for name, value in record.headers}
     return msgspec.json.encode(document) + b"\n"
+
+
+def summary(totals: Mapping[str, int]) -> str:
+    """What has become of all that came, in a line.
+
+    >>> summary({"records": 12, "decisions": 10, "labels_joined": 1, "dead_no-predictions": 1})
+    '12 records, 10 decisions, 1 label joined, 1 dead letter (no-predictions)'
+    >>> summary({"records": 1, "labels_waiting": 1})
+    '1 record, 0 decisions, 0 labels joined, 1 label still waiting for a request'
+    """
+    duplicates = totals.get("requests_duplicate", 0) + totals.get("labels_duplicate", 0)
+    waiting = totals.get(WAITING, 0)
+    told = [
+        _counted(totals.get("records", 0), "record"),
+        _counted(totals.get("decisions", 0), "decision"),
+        _counted(totals.get("labels_joined", 0), "label") + " joined",
+        _counted(duplicates, "duplicate") if duplicates else "",
+        _counted(waiting, "label") + " still waiting for a request" if waiting else "",
+        _dead(Counter({name[5:]: count for name, count in totals.items() if name.startswith("dead_")})),
+    ]
+    return ", ".join(filter(None, told))
+
+
+def _dead(by_reason: Counter[str]) -> str:
+    """
+    >>> _dead(Counter({"schema": 1, "bad-json": 2}))
+    '3 dead letters (2 bad-json, 1 schema)'
+    """
+    reasons = [f"{count} {reason}" for reason, count in by_reason.most_common()]
+    shown = ", ".join(reasons) if len(by_reason) > 1 else "".join(by_reason)
+    return f"{_counted(by_reason.total(), 'dead letter')} ({shown})" if by_reason else ""
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -74,7 +74,7 @@ def test_an_open_pipe_is_left_at_once_and_nothing_is_left_behind(
     assert gone(servers)
     assert list(folder.iterdir()) == []
     said = running.stderr.read().decode()
-    assert "1 decisions" in said
+    assert "1 record, 1 decision," in said
     assert "Traceback" not in said
 
 

@@ -17,7 +17,7 @@ from processor.core.stream.events import Rejected
 from processor.runtime.assembly import topics_of
 from processor.runtime.config import load
 from processor.runtime.line_records import SHAPES, LineRecord, read_line
-from processor.runtime.lines import AT_ONCE, as_they_come, run_lines
+from processor.runtime.lines import AT_ONCE, as_they_come, run_lines, summary
 
 SEED = {"GFORCE_PROCESSING__SEED": "ab" * 32}
 REQUEST = (
@@ -125,7 +125,7 @@ def test_anything_else_is_refused_with_the_reason(line: bytes, reason: str, deta
     assert len(refused.value.detail) < 200
 
 
-def ran(*lines: bytes, **settings: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def ran(*lines: bytes | None, **settings: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """What comes out, and the totals."""
     out: list[bytes] = []
     totals = run_lines(load(None, SEED | settings), lines, out.append)
@@ -160,3 +160,26 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert totals["decisions"] == 1
     with pytest.raises(InvalidInput, match="UTF-16: save it as UTF-8"):
         ran("{}\n".encode("utf-16"))
+
+
+# What is said at the end
+
+
+def test_the_summary_hides_no_failure() -> None:
+    empty = EVENT.replace(b'"model": true', b"")
+    early = LABEL.replace(b"loan-1", b"loan-7")
+    _, totals = ran(EVENT, EVENT, LABEL, LABEL, early, empty, b"hello", b"hello")
+    assert summary(totals) == (
+        "8 records, 1 decision, 1 label joined, 2 duplicates, 1 label still waiting for a request, "
+        "3 dead letters (2 bad-json, 1 no-predictions)"
+    )
+
+
+def test_what_did_not_happen_is_not_told() -> None:
+    _, totals = ran(EVENT)
+    assert summary(totals) == "1 record, 1 decision, 0 labels joined"
+
+
+def test_a_label_that_came_early_and_found_its_request_waits_no_more() -> None:
+    _, totals = ran(LABEL, None, EVENT)
+    assert summary(totals) == "2 records, 1 decision, 1 label joined"
