@@ -40,7 +40,8 @@ def measured(running: Embedded, before: int, total: int) -> dict[str, float]:
 
 def main() -> None:
     shape = msgspec.json.decode(sys.argv[1], type=Shape)
-    with embedded(load_embedded(None)) as running:
+    config, _ = load_embedded(None)
+    with embedded(config) as running:
         topics = running.worker.topics
         names = [name.encode() for name in map(shape.tenant, range(shape.tenants))]
 

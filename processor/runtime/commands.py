@@ -23,20 +23,22 @@ ConfigFile = Annotated[
     typer.Option("--config", "-c", help="TOML file; every value can also come from the environment.", exists=True),
 ]
 
+MADE_UP = "seed made up: set GFORCE_PROCESSING__SEED to get the same decisions again"
+
 
 def load(path: Path | None, environment: Mapping[str, str] | None = None) -> Config:
     """The configuration from a file and the environment."""
     return configuration.load(path, os.environ if environment is None else environment)
 
 
-def load_embedded(path: Path | None) -> Config:
-    """The same for the embedded mode, where a missing seed is made up: nothing outlives the process."""
+def load_embedded(path: Path | None) -> tuple[Config, bool]:
+    """The same for the embedded mode, where a missing seed is made up; and whether it was."""
     environment = dict(os.environ)
     try:
-        return configuration.load(path, environment)
+        return configuration.load(path, environment), False
     except configuration.ConfigErrors:
         environment.setdefault("GFORCE_PROCESSING__SEED", secrets.token_hex(32))
-        return configuration.load(path, environment)
+        return configuration.load(path, environment), True
 
 
 def run(
@@ -63,11 +65,14 @@ def run(
 
     A line that is neither becomes a line on topic dead-letters, with the reason in its headers, as does an event that
     cannot be used; the run goes on.
+
+    With --embedded a seed that is not configured is made up. Set GFORCE_PROCESSING__SEED (gforce doctor --new-seed
+    makes one), and the same file gets the same decisions again.
     """
     if not embedded and (source or sink):
         raise typer.BadParameter("--input and --output go with --embedded: without it the processor reads Kafka")
     if embedded:
-        _run_embedded(load_embedded(config), source, sink)
+        _run_embedded(*load_embedded(config), source, sink)
         return
     from .service import Service
 
@@ -81,7 +86,7 @@ def example() -> None:
     typer.echo(configuration.example_text(), nl=False)
 
 
-def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> None:
+def _run_embedded(config: Config, seed_made_up: bool, source: Path | None, sink: Path | None) -> None:
     from .line_files import NobodyReads, read_from, refuse_same, written_to
     from .lines import as_they_come, run_lines, summary
 
@@ -91,6 +96,8 @@ def _run_embedded(config: Config, source: Path | None, sink: Path | None) -> Non
         refuse_same(lines, sink)
         out = files.enter_context(written_to(sink, "--output"))
         console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
+        if seed_made_up:
+            console.print(MADE_UP, style="dim", soft_wrap=True)
         with stopping() as stop, suppress(NobodyReads):
             totals = run_lines(config, as_they_come(lines, lambda: stop.told), out.write)
             console.print(summary(totals), style="dim", highlight=False, soft_wrap=True)

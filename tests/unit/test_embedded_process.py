@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,3 +105,29 @@ def test_the_demo_leaves_nothing_behind_when_it_is_terminated(folder: Path) -> N
     assert shown.strip().endswith("stopped.")
     assert gone(servers)
     assert list(folder.iterdir()) == []
+
+
+def decided(lines: Path, seed: Mapping[str, str]) -> tuple[bytes, str]:
+    """What a run writes and what it says."""
+    done = subprocess.run(
+        [*COMMAND, "run", "--embedded", "--input", str(lines)],
+        capture_output=True,
+        env=clean_environment() | seed,
+        timeout=SECONDS,
+        check=True,
+    )
+    return done.stdout, done.stderr.decode()
+
+
+def test_a_seed_that_was_made_up_is_said_to_be_and_the_same_seed_decides_the_same(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    split = {**EVENT, "predictions": {"model": True, "rules": False}}
+    events = ({**split, "decision_id": str(number)} for number in range(100))
+    records = ({"topic": "requests", "key": "acme", "payload": event, "ts": 1_700_000_000_000} for event in events)
+    lines.write_text("".join(json.dumps(record) + "\n" for record in records))
+    (one, said), (other, _) = decided(lines, {}), decided(lines, {})
+    assert "seed made up: set GFORCE_PROCESSING__SEED" in said
+    assert one != other
+    (one, said), (other, _) = decided(lines, SEED), decided(lines, SEED)
+    assert "made up" not in said
+    assert one == other
