@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from processor.runtime.commands import ConfigFile
 from processor.runtime.operations.options import CODES, AsJson
 
+if TYPE_CHECKING:
+    from .stream import Case, Event, Traffic
+
 app = typer.Typer(
     name="produce",
-    help="Produce requests and late labels into the topics of the configuration.",
+    help="Produce requests and late labels into the topics of the configuration, or as JSON lines into a file.",
     no_args_is_help=True,
 )
+
+STANDARD_OUTPUT = Path("-")
+AT_ONCE = 1_000
+"""Lines written together."""
 
 Rate = Annotated[float, typer.Option(min=0.0, help="Cases per second; 0 is as fast as possible.")]
 LabelDelay = Annotated[
@@ -34,6 +44,15 @@ Contradicting = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="Share of labels followed by the other label: dead letters.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same cases.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Write JSON lines that gforce run --embedded reads to this file, or to standard output if it is -, and "
+        "send nothing: no broker and no configuration is needed. --rate then says only when things happen.",
+    ),
+]
 Run = Annotated[str | None, typer.Option("--run", help="Start of every decision id. \\[default: at random]")]
 
 
@@ -59,12 +78,13 @@ def synthetic(
     contradicting: Contradicting = 0.0,
     seed: Seed = 1,
     run: Run = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """A synthetic population whose experts are each good at one group and label: the paper's, with more of all.
 
     Labels are "false" and "true", as in \\[tenants.default]. Records carry the tenant as key and go where Java's
-    partitioner puts it.
+    partitioner puts it. Without Kafka: gforce produce synthetic --out - | gforce run --embedded
     """
     from .stream import population, synthetic_cases
     from .synthetic import Shift
@@ -72,7 +92,7 @@ def synthetic(
     people = population(groups, experts)
     cases = synthetic_cases(people, tenants, count, seed, Shift.parse(shift, people) if shift else None)
     traffic = _traffic(run, rate, delay, lost, duplicates, contradicting, seed)
-    _produce(config, cases, count, traffic, as_json)
+    _produce(cases, count, traffic, config, out, as_json)
 
 
 @app.command("dataset", epilog=CODES)
@@ -89,11 +109,13 @@ def dataset(
     contradicting: Contradicting = 0.0,
     seed: Seed = 1,
     run: Run = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """A real data set: five experts are trained on one part and asked about the rest, case by case.
 
     The favourable or predicted class is "true". Needs the experiments extra: pip install "gforce\\[experiments]".
+    Without Kafka: gforce produce dataset adult --data-dir data --out - | gforce run --embedded
     """
     from processor.experiments.experts import EXPERTS, predictions
 
@@ -106,12 +128,12 @@ def dataset(
     groups = [data.group_names[index] for index in split.group[:total]]
     stream = cases([tenant or name] * total, groups, split.label[:total], split.predictions[:total], list(EXPERTS))
     traffic = _traffic(run, rate, delay, lost, duplicates, contradicting, seed)
-    _produce(config, stream, total, traffic, as_json)
+    _produce(stream, total, traffic, config, out, as_json)
 
 
 def _traffic(
     run: str | None, rate: float, delay: str, lost: float, repeated: float, contradicting: float, seed: int
-) -> Any:
+) -> Traffic:
     from .delays import Delay
     from .stream import Traffic
 
@@ -126,16 +148,47 @@ def _traffic(
     )
 
 
-def _produce(config: Path | None, stream: Iterable[Any], total: int, traffic: Any, as_json: bool) -> None:
+def _produce(
+    stream: Iterator[Case], total: int, traffic: Traffic, config: Path | None, out: Path | None, as_json: bool
+) -> None:
+    from processor.runtime.operations.output import document, say
+
+    from .stream import scheduled
+
+    if config and out:
+        raise typer.BadParameter("--config says where Kafka is, and with --out nothing is sent there: leave one out")
+    events = scheduled(stream, traffic)
+    counts = _write(events, out) if out else _send(events, total, traffic.rate > 0, config)
+    if as_json:
+        document({"run": traffic.run, **counts}, stderr=bool(out))
+    else:
+        told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        say(f"{traffic.run}: {told}", stderr=bool(out))
+
+
+def _write(events: Iterator[Event], path: Path) -> Counter[str]:
+    """As lines; how many of each kind, up to the end or until nobody reads them."""
+    from processor.runtime.line_files import NobodyReads, written_to
+
+    from .stream import line_of
+
+    counts: Counter[str] = Counter()
+    with written_to(None if path == STANDARD_OUTPUT else path, "--out") as out, suppress(NobodyReads):
+        while some := list(islice(events, AT_ONCE)):
+            out.write(b"".join(map(line_of, some)))
+            counts.update(event.kind for event in some)
+    return counts
+
+
+def _send(events: Iterator[Event], total: int, paced: bool, config: Path | None) -> Counter[str]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from processor.adapters.kafka.sender import KafkaSender
     from processor.runtime.assembly import client_properties, topics_of
     from processor.runtime.operations.options import loaded
-    from processor.runtime.operations.output import document, say
 
-    from .stream import Event, play, scheduled
+    from .stream import Input, play
 
     settings, _ = loaded(config)
     topics = topics_of(settings)
@@ -148,9 +201,5 @@ def _produce(config: Path | None, stream: Iterable[Any], total: int, traffic: An
             if event.kind == "request":
                 progress.advance(cases)
 
-        names = {"requests": topics.requests, "feedback": topics.feedback}
-        counts = play(scheduled(stream, traffic), sender, names, traffic.rate > 0, sent)  # type: ignore[arg-type]
-    if as_json:
-        document({"run": traffic.run, **counts})
-    else:
-        say(f"{traffic.run}: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+        names: dict[Input, str] = {"requests": topics.requests, "feedback": topics.feedback}
+        return play(events, sender, names, paced, sent)

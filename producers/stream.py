@@ -20,6 +20,8 @@ from .synthetic import Population, Shift, one_cell_experts
 LABELS = ("false", "true")
 """as in the default configuration of a tenant"""
 CHUNK = 1_024
+START = 1_700_000_000_000
+"""When a stream that is written down begins, in milliseconds: always the same, so that its bytes are too."""
 UNPACED = 1_000.0
 """Cases per second that label delays refer to where nothing is paced."""
 
@@ -152,6 +154,16 @@ def _labels(at: float, identity: str, case: Case, again: int, contradicts: int) 
         yield label(case.label, "repeated")
     if contradicts:
         yield label(1 - case.label, "contradicting")
+
+
+def line_of(event: Event) -> bytes:
+    """An event as a line for ``gforce run --embedded``, with the time at which it happens.
+
+    >>> line_of(Event(35.0, "feedback", "t", b'{"label":"true"}', "label"))
+    b'{"topic":"feedback","key":"t","payload":{"label":"true"},"ts":1700000000035}\\n'
+    """
+    record = {"topic": event.input, "key": event.tenant, "payload": msgspec.Raw(event.value)}
+    return msgspec.json.encode({**record, "ts": START + int(event.at)}) + b"\n"
 
 
 def _drawn(draw: Callable[[], Ints]) -> Iterator[int]:

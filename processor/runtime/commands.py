@@ -64,7 +64,7 @@ def run(
     tenant, ts may be left out.
 
     A line that is neither becomes a line on topic dead-letters, with the reason in its headers, as does an event that
-    cannot be used; the run goes on.
+    cannot be used; the run goes on. To try it: gforce produce synthetic --out - | gforce run --embedded
 
     With --embedded a seed that is not configured is made up. Set GFORCE_PROCESSING__SEED (gforce doctor --new-seed
     makes one), and the same file gets the same decisions again.

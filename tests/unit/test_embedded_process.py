@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -37,9 +38,9 @@ def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Reads a pipe that stays open, in a group of its own as a terminal would have it."""
     process = subprocess.Popen(
         [*COMMAND, "run", "--embedded"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
         env={**clean_environment(), "TMPDIR": str(folder)},
         start_new_session=True,
     )
@@ -91,7 +92,7 @@ def test_the_server_does_not_go_before_what_was_read_is_decided() -> None:
 def test_the_demo_leaves_nothing_behind_when_it_is_terminated(folder: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "demo", "--rounds", "200", "--pace", "0", "--keep"],
-        stdout=subprocess.PIPE,
+        stdout=PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env={**clean_environment(), "TMPDIR": str(folder)},
@@ -131,3 +132,25 @@ def test_a_seed_that_was_made_up_is_said_to_be_and_the_same_seed_decides_the_sam
     (one, said), (other, _) = decided(lines, SEED), decided(lines, SEED)
     assert "made up" not in said
     assert one == other
+
+
+def test_a_stream_goes_through_pipes_until_nobody_reads_it(folder: Path) -> None:
+    environment = {**clean_environment(), "TMPDIR": str(folder)}
+    produce = [*COMMAND, "produce", "synthetic", "--count", "2000", "--out", "-"]
+    with (
+        subprocess.Popen(produce, stdout=PIPE, stderr=PIPE, env=environment) as producer,
+        subprocess.Popen(
+            [*COMMAND, "run", "--embedded"], stdin=producer.stdout, stdout=PIPE, stderr=PIPE, env=environment
+        ) as processor,
+    ):
+        assert producer.stdout
+        assert processor.stdout
+        producer.stdout.close()  # the processor has it
+        seen = [json.loads(processor.stdout.readline()) for _ in range(3)]  # as `head -3` does
+        processor.stdout.close()
+        said = [process.stderr.read().decode() for process in (producer, processor) if process.stderr]
+    assert [line["topic"] for line in seen] == ["decisions"] * 3
+    assert (producer.returncode, processor.returncode) == (0, 0)
+    assert "2000 request, 2000 label" in said[0]
+    assert not [text for text in said if "Traceback" in text or "rror" in text]
+    assert list(folder.iterdir()) == []

@@ -415,6 +415,39 @@ def test_playing_sends_everything_under_the_tenants_key() -> None:
     assert sender.sent == [(f"eu.{event.input}", event.tenant.encode()) for event in events]
 
 
+def test_a_stream_is_written_as_lines_with_neither_broker_nor_configuration(tmp_path: Path) -> None:
+    command = ["produce", "synthetic", "--count", "20", "--run", "r", "--delay", "fixed:3000", "--json", "--out"]
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    for path in (one, other):
+        result = CliRunner().invoke(app, [*command, str(path)])
+        assert result.exit_code == 0
+        assert result.stdout == ""
+        assert json.loads(result.stderr) == {"run": "r", "request": 20, "label": 20}
+    assert one.read_bytes() == other.read_bytes()
+    records = [json.loads(line) for line in one.read_text().splitlines()]
+    assert {record["topic"] for record in records} == {"requests", "feedback"}
+    assert all(record["key"] == record["payload"]["tenant"] for record in records)
+    decided = {r["payload"]["decision_id"]: r["ts"] for r in records if r["topic"] == "requests"}
+    late = [r["ts"] - decided[r["payload"]["decision_id"]] for r in records if r["topic"] == "feedback"]
+    assert late == [3_000] * 20
+
+
+def test_a_stream_on_standard_output_is_nothing_but_lines() -> None:
+    result = CliRunner().invoke(app, ["produce", "synthetic", "--count", "5", "--run", "r", "--out", "-"])
+    assert result.exit_code == 0
+    assert len([json.loads(line) for line in result.stdout.splitlines()]) == 10
+    assert result.stderr == "r: 5 request, 5 label\n"
+
+
+def test_a_stream_goes_to_kafka_or_into_a_file(tmp_path: Path) -> None:
+    config, out = tmp_path / "gforce.toml", tmp_path / "none" / "lines.jsonl"
+    config.touch()
+    both = CliRunner().invoke(app, ["produce", "synthetic", "--config", str(config), "--out", str(out)])
+    assert both.exit_code == 2
+    nowhere = CliRunner().invoke(app, ["produce", "synthetic", "--out", str(out)])
+    assert "there is no folder" in str(nowhere.exception)
+
+
 # The manual
 
 

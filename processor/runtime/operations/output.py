@@ -25,13 +25,14 @@ from .topic_plans import Finding
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "refuse": "red", "load": "green"}
 
 
-def document(content: Any) -> None:
+def document(content: Any, *, stderr: bool = False) -> None:
     """One JSON document on standard output; figures nothing is known about are null."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(content)))
+    typer.echo(msgspec.json.format(msgspec.json.encode(content)), err=stderr)
 
 
-def say(text: str) -> None:
-    terminal().print(escape(text), highlight=False, soft_wrap=not sys.stdout.isatty())
+def say(text: str, *, stderr: bool = False) -> None:
+    seen = (sys.stderr if stderr else sys.stdout).isatty()
+    terminal(stderr=stderr).print(escape(text), highlight=False, soft_wrap=not seen)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
