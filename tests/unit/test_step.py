@@ -225,6 +225,22 @@ def test_what_cannot_be_used_is_a_dead_letter_with_its_reason(raw: object, reaso
     assert reasons(bench.batch(raw(bench))) == [reason]  # type: ignore[operator]
 
 
+def test_an_unknown_label_is_told_which_there_are_and_is_not_quoted() -> None:
+    bench = Bench()
+    letters = bench.batch(bench.request(predictions={"e": "maybe"}), bench.label(label="maybe")).dead_letters
+    assert [letter.detail for letter in letters] == [
+        'a prediction is not one of "no", "yes"',
+        'the label is not one of "no", "yes"',
+    ]
+
+
+def test_a_detail_is_short_however_long_the_labels_are() -> None:
+    labels = ("n" * 128, "y" * 128)
+    bench = Bench(rules(settings=Settings(labels=labels, positive=labels[1])))
+    [letter] = bench.batch(bench.request(predictions={"e": "maybe"})).dead_letters
+    assert len(letter.detail) < 200
+
+
 def test_limits_hold() -> None:
     bench = Bench(rules(max_groups=1, max_experts=2), Limits(max_tenants=1))
     bench.batch(bench.request("1", group="A"))

@@ -11,7 +11,7 @@ from processor.core.watching.alert_events import AlertEvent
 from processor.core.watching.alerts import Change
 
 from .batch import DeadLetter, Made, Raw, Terms
-from .events import Reason
+from .events import MAX_DETAIL, Reason
 from .partition import Partition
 from .tenant import Tenant, TenantRules, ToWrite
 from .writes import DropSlab, SetSlab, Writes, joined_ids
@@ -104,7 +104,7 @@ class Draft:
         self.tally[what] = self.tally.get(what, 0) + times
 
     def dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
-        self.outcome.dead_letters.append(DeadLetter(raw, reason, detail))
+        self.outcome.dead_letters.append(DeadLetter(raw, reason, detail[:MAX_DETAIL]))
         if tenant is not None:
             self.count(f"dead_{reason}", tenant)
         else:

@@ -32,7 +32,7 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 # Numbers, because looking for a byte in bytes is four times as fast as looking for bytes of length one.
 _BACKSLASH, _BRACE, _BRACKET, _DELETE = 0x5C, 0x7B, 0x5B, 0x7F
 _LONG = 8_192
-_MAX_DETAIL = 199
+MAX_DETAIL = 199
 
 
 class Reason(StrEnum):
@@ -96,7 +96,7 @@ class Rejected(GForceError):
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason.value}: {detail}")
         self.reason = reason
-        self.detail = detail[:_MAX_DETAIL]
+        self.detail = detail[:MAX_DETAIL]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

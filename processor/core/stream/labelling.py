@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from processor.core import compiled
+from processor.core.errors import one_of
 from processor.core.watching.alerts import Change
 
 from .batch import Raw, Read, Terms
@@ -116,7 +117,7 @@ class Labelling(Draft):
         if tenant is None:
             self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
         elif event.label not in tenant.rules.settings.labels:
-            self.dead(raw, Reason.UNKNOWN_LABEL, "the label is not one of the tenant's", tenant)
+            self.dead(raw, Reason.UNKNOWN_LABEL, f"the label is not {one_of(tenant.rules.settings.labels)}", tenant)
         else:
             return self.change(event.tenant)
         return None

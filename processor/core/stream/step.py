@@ -13,6 +13,7 @@ from types import MappingProxyType
 from processor.core import compiled
 from processor.core.advice import Panel
 from processor.core.cases import Drawn
+from processor.core.errors import one_of
 
 from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, apart, decode, due_slot
 from .deciding import Asking, Decided, Docket, Hearing, decide
@@ -236,7 +237,7 @@ class _Step(Labelling):
             self.dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
         if not event.advice.labels <= tenant.learner.labels:
-            self.dead(raw, Reason.UNKNOWN_LABEL, "a prediction is not one of the tenant's labels", tenant)
+            self.dead(raw, Reason.UNKNOWN_LABEL, f"a prediction is not {one_of(rules.settings.labels)}", tenant)
             return False
         if not tenant.learner.accepts(event.group):
             self.dead(raw, Reason.GROUP_REFUSED, "the tenant's objective is for two groups only", tenant)
