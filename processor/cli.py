@@ -15,6 +15,7 @@ from producers.commands import app as produce
 from . import __version__
 from .adapters.kafka.settings import LastWords
 from .adapters.log import Retry
+from .adapters.store import StoreUnavailable
 from .audit.explain.commands import register as register_explain
 from .audit.recording.commands import register as register_recordings
 from .audit.report.commands import register as register_report
@@ -28,6 +29,10 @@ from .runtime.operations.commands import register
 UNREACHED = (
     "Is Kafka up where kafka.bootstrap_servers says (--config, or GFORCE_KAFKA__BOOTSTRAP_SERVERS)? "
     "[bold]gforce doctor[/] tries it, and Redis too."
+)
+STORE_UNREACHED = (
+    "Is Redis or Valkey up where redis.url says (--config, or GFORCE_REDIS__URL)? "
+    "[bold]gforce doctor[/] tries it, and Kafka too."
 )
 
 app = typer.Typer(
@@ -101,6 +106,8 @@ def main() -> None:
             if LastWords.text:
                 _complain(escape(f"The last trouble was: {LastWords.text}"))
             _complain(UNREACHED)
+        if isinstance(error, StoreUnavailable):
+            _complain(STORE_UNREACHED)
         sys.exit(2)
 
 
