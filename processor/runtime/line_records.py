@@ -50,6 +50,7 @@ class _Wrapped(msgspec.Struct, gc=False):
 
 _LINE = msgspec.json.Decoder(_Line)
 _WRAPPED = msgspec.json.Decoder(_Wrapped)
+_STRING = msgspec.json.Decoder(str)
 
 
 def read_line(line: bytes, topics: Topics) -> LineRecord:
@@ -99,11 +100,15 @@ def _value(payload: Raw | UnsetType) -> bytes | None:
     """A payload that is a string is what is in the string, so that a line can hold anything a record can."""
     raw = b"null" if payload is UNSET else bytes(payload)
     if raw.startswith(b'"'):
-        return msgspec.json.decode(raw, type=str).encode()
+        return _text(raw)
     return None if raw == b"null" else raw
 
 
 def _key(tenant: Raw | UnsetType) -> bytes | None:
     """A tenant that is no string is left for the processor to refuse."""
     raw = b"" if tenant is UNSET else bytes(tenant)
-    return msgspec.json.decode(raw, type=str).encode() if raw.startswith(b'"') else None
+    return _text(raw) if raw.startswith(b'"') else None
+
+
+def _text(string: bytes) -> bytes:
+    return _decoded(_STRING, string, "use a string").encode()

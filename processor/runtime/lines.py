@@ -130,16 +130,18 @@ def _flush(running: Embedded, write: Callable[[bytes], None]) -> None:
     running.run_until_idle()
     topics = running.worker.topics
     outputs = (topics.decisions, topics.dead_letters, topics.alerts)
-    if made := b"".join(_line(record) for topic in outputs for record in running.new_records(topic)):
+    if made := b"".join(line_of(record) for topic in outputs for record in running.new_records(topic)):
         write(made)
 
 
-def _line(record: Record) -> bytes:
-    """A record as JSON; payloads that are JSON stay objects."""
+def line_of(record: Record) -> bytes:
+    """A record as JSON; a payload that is JSON goes into it as it is, any other as text."""
+    value = record.value or b"null"
     try:
-        payload: Any = msgspec.json.decode(record.value or b"null")
-    except msgspec.MsgspecError:
-        payload = (record.value or b"").decode("utf-8", "replace")
+        value.decode()  # strings that msgspec does not build it does not check
+        payload: Any = msgspec.Raw(msgspec.json.format(value, indent=-1))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        payload = value.decode("utf-8", "replace")
     document: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

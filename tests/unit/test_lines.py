@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from processor.adapters.log import Record
 from processor.core.errors import InvalidInput
 from processor.core.stream.events import Rejected
 from processor.runtime.assembly import topics_of
 from processor.runtime.config import load
 from processor.runtime.line_records import SHAPES, LineRecord, read_line
-from processor.runtime.lines import AT_ONCE, as_they_come, run_lines, summary
+from processor.runtime.lines import AT_ONCE, as_they_come, line_of, run_lines, summary
 
 SEED = {"GFORCE_PROCESSING__SEED": "ab" * 32}
 REQUEST = (
@@ -125,6 +129,20 @@ def test_anything_else_is_refused_with_the_reason(line: bytes, reason: str, deta
     assert len(refused.value.detail) < 200
 
 
+@pytest.mark.parametrize("shape", [b"%s", b'{"topic": "requests", "payload": %s}', b'{"tenant": %s, "label": 1}'])
+@given(st.binary(max_size=40) | st.sampled_from([b'"\\ud800"', b'"\\ud800\\u0041"', b'"\xe9"', b"1" * 400, b'"\\n"']))
+def test_whatever_is_in_a_line_is_a_record_or_refused(shape: bytes, content: bytes) -> None:
+    with suppress(Rejected):
+        read_line(shape % content, TOPICS)
+
+
+@given(st.binary(max_size=40) | st.sampled_from([b'"\\ud800"', b"[" * 9_999, b"1" * 400, b'{"a":\n1}', b'"caf\xe9"']))
+def test_whatever_is_in_a_record_is_one_line_of_json(value: bytes) -> None:
+    line = line_of(Record("dead-letters", 0, 0, 0, b"\xff", value))
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["topic"] == "dead-letters"
+
+
 def ran(*lines: bytes | None, **settings: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """What comes out, and the totals."""
     out: list[bytes] = []
@@ -134,7 +152,7 @@ def ran(*lines: bytes | None, **settings: str) -> tuple[list[dict[str, Any]], di
 
 def test_a_line_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on() -> None:
     again = EVENT.replace(b"loan-1", b"loan-2")
-    made, totals = ran(EVENT, b"", b"hello", again, LABEL, b'{"topic": "elsewhere"}', b"caf\xe9")
+    made, totals = ran(EVENT, b"", b"hello", again, LABEL, b'{"topic": "elsewhere"}', b'"caf\xe9"')
     decided = [line["payload"]["decision_id"] for line in made if line["topic"] == "decisions"]
     letters = [line for line in made if line["topic"] == "dead-letters"]
     assert decided == ["loan-1", "loan-2"]
