@@ -77,7 +77,9 @@ def experiment(
         {"runs": runs, "rounds": rounds, "seed": seed, "mu_b": mu_b, "delays": list(delays)},
         {"rows": rows},
     )
-    save_figure(figures.gap_over_time(np.array(points), curves, "G-FORCE (gap)", "labels come"), folder, "delay")
+    save_figure(
+        figures.gap_over_time(np.array(points), curves, "G-FORCE (gap)", "rounds until labels come"), folder, "delay"
+    )
 
 
 def _row(delay: Delay, policy: Policy, scores: Scores) -> Row:

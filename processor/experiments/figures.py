@@ -113,7 +113,7 @@ def accuracy_bars(rates: Mapping[str, Mapping[str, Floats]], populations: Mappin
             overall = float((np.nanmean(accuracy, axis=0) * weight).sum())
             axis.axhline(overall, color="#c0392b", linestyle="--", linewidth=1.2)
             axis.text(3.4, 1.1, f"- - overall {overall:.2f}", color="#c0392b", ha="right", va="top", fontsize=9)
-            axis.set(title=f"{lineup.TITLES[name]}, {setting}", ylim=(0, 1.12))
+            axis.set(title=f"{lineup.TITLES[name]}\n{setting}", ylim=(0, 1.12))
         axes[i][0].set_ylabel("accuracy")
     for axis in axes[-1]:
         axis.set_xlabel("group, true label")

@@ -195,7 +195,7 @@ def _splits(rows: list[Row]) -> str:
 def _print(rows: list[Row], experts: list[Expert], attainable: dict[str, Figure]) -> None:
     table(
         "Real data, five trained experts, fresh random splits",
-        ["data set", "policy", "FPR gap", "FNR gap", "worst", "attainable", "paper", "loss", "regret"],
+        ["data set", "policy", "FPR gap", "FNR gap", "worst", "attainable", "published", "loss", "regret"],
         [
             [
                 row.dataset,

@@ -128,7 +128,7 @@ def experiment(
         {"rows": rows, "limits": [{"mu_b": value, "fair_loss": loss} for value, loss in limits.items()]},
     )
     save_figure(figures.gap_against_base_rate(rows, limits), folder, "synthetic")
-    accuracy = {f"{name} (p_A {s.p_a:g}, μ_A {s.mu_a:g}, μ_B {s.mu_b:g})": s for name, s in BARS.items()}
+    accuracy = {rf"{name}: $p_A$ {s.p_a:g}, $\mu_A$ {s.mu_a:g}, $\mu_B$ {s.mu_b:g}": s for name, s in BARS.items()}
     save_figure(
         figures.accuracy_bars(
             {
