@@ -261,7 +261,9 @@ def test_it_is_healthy_but_not_ready_while_it_owns_nothing(broker: Broker, redis
         first = deployment.processor("first").start_ready()
         spare = deployment.processor("spare").start()
         assert spare.wait_page("/healthz", 200).json["alive"] is True
-        assert spare.get("/readyz").status == 503
+        waiting = spare.get("/readyz")
+        assert waiting.status == 503
+        assert "no partition" in waiting.json["trouble"]["group"]
         assert spare.metric("gforce_ready") == 0
         first.kill()
         assert spare.wait_ready().json == {"ready": True, "partitions": {"0": "ready"}, "trouble": {}}

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from processor import __version__
+from processor.adapters.kafka.settings import LastWords
 from processor.core.errors import GForceError
 from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledgement, Answer, judged
 from processor.web import routes as page_routes
@@ -138,11 +139,14 @@ class HttpServer:
 
     async def _readyz(self, _: Request) -> Response:
         status = self.status()
-        stuck = [p for p in status.partitions if p.state != "ready"]
+        trouble = {str(p.number): p.trouble for p in status.partitions if p.state != "ready" and p.trouble}
+        if not status.partitions:
+            said = f"; Kafka's client last said: {LastWords.text}" if LastWords.text else ""
+            trouble["group"] = f"the group has given this process no partition{said}"
         body = {
             "ready": status.moving,
             "partitions": {str(p.number): p.state for p in status.partitions},
-            "trouble": {str(p.number): p.trouble for p in stuck if p.trouble},
+            "trouble": trouble,
         }
         return JSONResponse(body, status_code=200 if body["ready"] else 503)
 
