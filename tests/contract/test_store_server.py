@@ -80,11 +80,11 @@ def test_a_server_that_may_evict_must_not_be_used(own: RedisServer) -> None:
         unclaimed(own.url).check()
 
 
-def test_a_full_server_needs_a_person(own: RedisServer) -> None:
+def test_a_full_server_is_waited_for_with_the_remedy_at_hand(own: RedisServer) -> None:
     store = opened(own.url)
     with own.client() as client:
         client.config_set("maxmemory", 1)
-    with pytest.raises(StoreUnusable, match="Raise maxmemory"):
+    with pytest.raises(StoreUnavailable, match="Raise maxmemory"):
         store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
 
 
@@ -92,7 +92,7 @@ def test_a_full_server_takes_nothing_of_a_restore(own: RedisServer) -> None:
     store = opened(own.url)
     with own.client() as client:
         client.config_set("maxmemory", 1)
-        with pytest.raises(StoreUnusable, match="Raise maxmemory"):
+        with pytest.raises(StoreUnavailable, match="Raise maxmemory"):
             store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
         client.config_set("maxmemory", 0)
     assert store.look_up(0, OURS, [number(1)], 0, 0) == View(None, [None])
