@@ -42,6 +42,8 @@ from .transactions import Fate, Transactions
 
 MOST_JOURNALED = 2 << 20
 """Bytes of configurations in one batch: with more of them the journal's record would not fit into a message."""
+LONG = 1_000
+"""Milliseconds after which an answer that did not come was waited for."""
 LARGEST_TRANSACTION = 200_000
 """Records that are waited for, however many tenants there are."""
 
@@ -329,7 +331,7 @@ class Worker:
     def _read(self, owned: Owned, ids: list[bytes], clock: int, cursor: bytes | None) -> tuple[View, Page | None]:
         """What the batch needs, and the next slice of a snapshot if one is under way. Runs aside.
 
-        Where the store has just failed to answer, nobody waits for it again: each wait is as long as its timeout.
+        Where it was just waited for in vain, nobody waits for it again: each wait is as long as its timeout.
         """
         if self.tick() < self._store_away_until:
             raise StoreUnavailable("the store has not answered the question before this one")
@@ -343,6 +345,7 @@ class Worker:
         """Decide, on exactly the state before the batch."""
         owned, asked = question.owned, question.asked
         self._await_applied([owned])
+        asked_at = self.tick()
         try:
             view, page = question.answer.result()
         except StoreFenced:
@@ -352,9 +355,11 @@ class Worker:
         except StoreUnusable:
             raise
         except StoreError as error:
-            self._store_away_until = self.tick() + self.pace.retry_after
+            now = self.tick()
+            if now - asked_at > LONG:
+                self._store_away_until = now + self.pace.retry_after
             if owned.ready:
-                owned.retry_at, owned.trouble = self._store_away_until, str(error)
+                owned.retry_at, owned.trouble = now + self.pace.retry_after, str(error)
             return None
         partition = owned.partition
         if partition is None:
