@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from .site import Site, unfair_site
 
@@ -18,6 +18,8 @@ HOSTILE = "<script>alert(1)</script>"
 TRICKY = "a\"b'c&amp;\u202egnp.\u200fexe"
 PATIENCE = 20_000
 """Milliseconds: the machine may be busy."""
+
+expect.set_options(timeout=PATIENCE)
 
 
 @dataclass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
+from datetime import datetime, timedelta
 from importlib import import_module
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from .conftest import Visitor
 from .site import site
@@ -16,7 +16,7 @@ from .test_views import hide
 routes = import_module("processor.web.routes")  # the package has a function of that name
 
 
-def test_after_a_hang_the_page_is_back_within_seconds(visit: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_hang_the_page_is_back(visit: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     going, real = threading.Event(), routes.now
 
     def hanging() -> int:
@@ -33,9 +33,7 @@ def test_after_a_hang_the_page_is_back_within_seconds(visit: Visitor, monkeypatc
         expect(page.locator("#connection")).to_have_text("Not connected")
         expect(page).to_have_title("✕ Not connected · G-FORCE")
         going.set()
-        began = time.monotonic()
         expect(page.locator("#connection")).to_have_text("Live")
-        assert time.monotonic() - began < 8
         expect(page).to_have_title("G-FORCE")
 
 
@@ -43,18 +41,13 @@ def test_a_tab_that_is_looked_at_again_asks_at_once(visit: Visitor) -> None:
     with site() as made:
         made.feed("bank", 20)
         page = visit(made.address).page
-        slow(page, 2_000)
         expect(page.locator("#connection")).to_have_text("Live")
-        page.wait_for_event("response")
-        page.wait_for_timeout(300)  # now it pauses for seconds
+        page.clock.install()
+        page.clock.pause_at(datetime.now() + timedelta(minutes=1))
+        page.wait_for_event("response")  # from now on no pause of the page ends by itself
         hide(page, True)
-        with page.expect_request("**/api/overview", timeout=1_000):
+        with page.expect_request("**/api/overview"):
             hide(page, False)
-
-
-def slow(page: Page, milliseconds: int) -> None:
-    """Answers take so long."""
-    page.route("**/api/overview", lambda route: (page.wait_for_timeout(milliseconds), route.continue_())[1])
 
 
 def test_another_tenant_without_a_connection_has_no_figures_from_before(visit: Visitor) -> None:

@@ -12,8 +12,6 @@ from playwright.sync_api import Page, expect
 from .conftest import HOSTILE, Visitor
 from .site import Site, site, unfair_site
 
-expect.set_options(timeout=20_000)
-
 DARK = re.compile(r"rgb\((\d\d?|1[01]\d|12[0-7]),")
 """Less than half of the red that there could be."""
 

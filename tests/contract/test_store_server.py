@@ -127,13 +127,11 @@ def test_entries_that_could_not_be_written_are_no_state(own: RedisServer) -> Non
 
 
 def test_a_server_that_does_not_answer_in_time_is_unavailable(own: RedisServer) -> None:
-    store = opened(own.url, timeout=0.2)
+    store = opened(own.url, timeout=1.0)
     with own.client() as client:
-        client.client_pause(1500)
-        started = time.monotonic()
+        client.client_pause(60_000, all=False)
         with pytest.raises(StoreUnavailable):
             store.apply(0, OURS, at(1), 0, b"")
-        assert time.monotonic() - started < 1.4
         client.client_unpause()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from uuid import uuid4
 
 import pytest
@@ -148,10 +147,8 @@ def test_committed_waits_for_an_open_transaction(world: KafkaWorld, topic: str) 
     output.open()
     output.begin()
     output.send_offsets({at: Committed(7, "pending")}, heard.membership)
-    started = time.monotonic()
     with pytest.raises(Retry):
         asking.committed([at])
-    assert time.monotonic() - started < 3
     output.commit()
     assert asking.committed([at]) == {at: Committed(7, "pending")}
     asking.close()

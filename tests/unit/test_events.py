@@ -68,12 +68,12 @@ def decision(**changes: Any) -> DecisionEvent:
 
 @pytest.mark.parametrize("bad", BAD_EVENTS, ids=lambda bad: f"{bad.kind}-{bad.name}")
 def test_a_bad_event_is_refused_for_the_right_reason(bad: Bad) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(Rejected) as refused:
         DECODERS[bad.kind](bad.value, LIMITS)
     assert refused.value.reason is bad.reason
     assert 0 < len(refused.value.detail) < 200
-    assert time.perf_counter() - start < 2  # a hundredth of it is usual; quadratic work would take minutes
+    assert time.thread_time() - start < 2  # a hundredth of it is usual; quadratic work would take minutes
 
 
 def test_the_corpus_is_large_and_has_no_event_twice() -> None:
