@@ -7,11 +7,12 @@ RUNS   ?= 100
 SEEDS  ?= 1000
 TESTS  ?=
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.BUILT or print(compiled.REMEDY)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test lint format experiments simulate chaos chaos-cluster chaos-rolling chaos-idle \
-        chaos-audit chaos-gauges watch-scenario bench bench-parts clean
+.PHONY: help setup servers demo test coverage lint format experiments simulate chaos chaos-cluster chaos-rolling \
+        chaos-idle chaos-audit chaos-gauges watch-scenario bench bench-parts clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,7 +44,10 @@ demo: setup  ## watch a gap close, in the terminal
 	@$(BIN)/gforce demo
 
 test: servers setup lint  ## all checks and tests (TESTS=tests/unit for some)
-	$(BIN)/pytest -n auto --cov --cov-report=term $(TESTS)
+	$(PYTEST) $(TESTS)
+
+coverage: servers setup  ## the same tests, and which lines they do not reach (takes twice as long)
+	$(PYTEST) --cov --cov-report=term $(TESTS)
 
 lint: setup  ## style, types and the import contract
 	$(BIN)/ruff check .

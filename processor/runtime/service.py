@@ -29,6 +29,7 @@ hash for it have little to do before they wait for something else. With Python's
 
 LEVELS = {
     "breaker": logging.ERROR,
+    "configuration": logging.WARNING,
     "internal": logging.ERROR,
     "not trimmed": logging.WARNING,
     "recovering": logging.WARNING,

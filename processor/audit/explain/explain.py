@@ -207,7 +207,7 @@ def _after(
     """The tenant once these requests of the batch are decided, and nothing has expired yet."""
     assert batch.asked is not None
     keys = {key for *_, key in requests} | {key for _, event, key in batch.asked.feedback if event.tenant == name}
-    part = Asked(requests, [one for one in batch.asked.feedback if one[1].tenant == name], [], 0)
+    part = Asked(requests, [one for one in batch.asked.feedback if one[1].tenant == name], [], 0, batch.asked.latest)
     entries = {key: batch.entries.get(key) for key in keys}
     drawn = replay.drawn(batch.journal, batch.asked, replay.book) if replay.drawn else {}
     terms, clock = replay.book.in_force(), batch.clock

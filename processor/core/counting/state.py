@@ -91,6 +91,17 @@ class State:
             if number > newest:
                 self._drop_old()
 
+    def begin_anew(self) -> None:
+        """All counts are zero. The buckets stay, to be written as such."""
+        self.lifetime = self.lifetime.zeros_like(1)
+        self.buckets = dict.fromkeys(self.buckets, self.lifetime)
+        self.touched.update(self.buckets)
+
+    def drop_after(self, number: int) -> None:
+        """Drop the buckets after this one; the lifetime keeps what they counted."""
+        if self.buckets and max(self.buckets) > number:
+            self.buckets = {n: counters for n, counters in self.buckets.items() if n <= number}
+
     def merge(self, other: State) -> None:
         """Add another state to this one."""
         if not isinstance(other, State):

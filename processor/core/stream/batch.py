@@ -89,6 +89,8 @@ class Asked:
     refused: list[DeadLetter]
     garbage: int
     """records that did not decode or match the schema"""
+    latest: int
+    """no record of this batch or of one before it is of a later time"""
 
     @property
     def ids(self) -> list[bytes]:
@@ -124,6 +126,7 @@ def decode(
         reading.feedback(feedback, reader),
         reading.refused,
         sum(is_garbage(letter.reason) for letter in reading.refused),
+        reading.latest,
     )
 
 

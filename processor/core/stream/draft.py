@@ -42,8 +42,10 @@ class Outcome:
 class Draft:
     """A partition to be changed; the one it was made of stays as it is."""
 
-    def __init__(self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, terms: Terms) -> None:
-        self.before, self.stored, self.clock, self.terms = partition, stored, clock, terms
+    def __init__(
+        self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: Terms
+    ) -> None:
+        self.before, self.stored, self.clock, self.latest, self.terms = partition, stored, clock, latest, terms
         self.sequence = partition.identity.sequence + 1
         self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
         self.changed: dict[bytes, bytes | None] = {}
@@ -93,7 +95,9 @@ class Draft:
     def change(self, name: str) -> Tenant:
         """The tenant, to be changed."""
         if name not in self.touched:
-            self.touched[name] = self.partition.tenants[name] = self.partition.tenants[name].clone()
+            self.touched[name] = self.partition.tenants[name] = changed = self.partition.tenants[name].clone()
+            if changed.recorded != changed.rules.digest:
+                changed.begin_under_other_rules(self.latest)
         return self.touched[name]
 
     # What there is to say

@@ -24,8 +24,10 @@ Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
 class Labelling(Draft):
     """Entries are kept as bytes, as stored, and taken apart only where one must be looked into by itself."""
 
-    def __init__(self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, terms: Terms) -> None:
-        super().__init__(partition, stored, clock, terms)
+    def __init__(
+        self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: Terms
+    ) -> None:
+        super().__init__(partition, stored, clock, latest, terms)
         self.early: Early = {}
 
     def join_labels(self, labels: Iterable[Read[FeedbackEvent]]) -> dict[str, Joined]:

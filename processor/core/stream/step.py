@@ -132,7 +132,7 @@ class _Step(Labelling):
     """Works on tenants many at once: a batch touches hundreds, with a few records each."""
 
     def __init__(self, given: Given) -> None:
-        super().__init__(given.partition, given.entries, given.clock, given.terms)
+        super().__init__(given.partition, given.entries, given.clock, given.asked.latest, given.terms)
         self.given = given
         self.left: dict[str, list[Asking]] = {}
         """requests still to be decided, by tenant"""

@@ -155,6 +155,11 @@ class Tenant:
         if not policies.keys() <= names.policies.known.keys():
             self.names = shared_names(replace(names, policies=names.policies.and_(*policies)))
 
+    def begin_under_other_rules(self, latest: int) -> None:
+        """Drop time buckets later than any record: they were numbered by another width, and none newer would come."""
+        state = self.learner.state
+        state.drop_after(latest // state.bucket)
+
     def expects_label(self, entry: Pending) -> bool:
         """Whether a label may come for this decision at all."""
         settings = self.rules.settings
@@ -242,7 +247,11 @@ class Tenant:
             for key, value in sorted(fields.items())
             if key.startswith(prefix)
         }
-        learner = Learner(settings, rules.seed, state)
+        try:
+            _count_as_configured(settings, state)
+            learner = Learner(settings, rules.seed, state)
+        except IncompatibleState as error:
+            raise IncompatibleState(f'tenant "{name}": {error}') from None
         state.unwritten = set(state.touched)  # the rules know more names than what is stored
         return cls(
             number,
@@ -315,6 +324,32 @@ def fields_by_tenant(fields: Mapping[bytes, bytes]) -> dict[int, dict[bytes, byt
 
 def _bucket_field(head: bytes, number: int) -> bytes:
     return b"b" + head + number.to_bytes(6, "big")
+
+
+_ANEW = "give it another name, or let all tenants begin anew: gforce reset"
+
+
+def _count_as_configured(settings: Settings, state: State) -> None:
+    """Labels that count as one each and labels with weights do not add up.
+
+    Who finds that labels come for positive decisions only, and says so from now on, begins anew: what was counted
+    before was wrong. The other way round a line is missing in the configuration, and what was learnt stays.
+    """
+    if state.axes.labels != tuple(sorted(settings.labels)):
+        raise IncompatibleState(
+            f"its labels are {list(state.axes.labels)} and the configuration says {sorted(settings.labels)}: set them "
+            f"back. Should it have others from now on, {_ANEW}"
+        )
+    counted = state.lifetime
+    weighted = bool((counted.labels != counted.seen).any())
+    if not counted.seen.any() or weighted == (settings.feedback == "positive-only"):
+        return
+    if weighted:
+        raise IncompatibleState(
+            'its labels were counted with feedback = "positive-only" and the configuration says "all": set it back. '
+            f"Should all its decisions get labels from now on, {_ANEW}"
+        )
+    state.begin_anew()
 
 
 def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:

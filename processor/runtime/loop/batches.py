@@ -86,6 +86,16 @@ class Batch:
         """Where each input is to be read on."""
         return {topic: one.next for topic, one in self.question.ranges.result().items()}
 
+    @property
+    def reconfigured(self) -> dict[str, object]:
+        """Tenants that go on under another configuration: where nobody changed it, somebody has the wrong file."""
+        known = self.before.tenants
+        were = {name: known[name].recorded for name in self.outcome.rules if name in known and known[name].recorded}
+        if not were:
+            return {}
+        first = min(were)
+        return {"tenants": len(were), "first": first, "was": were[first], "now": self.outcome.rules[first]}
+
     @cached_property
     def journal(self) -> JournalRecord:
         """What the batch has led to, written down."""

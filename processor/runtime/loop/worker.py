@@ -430,6 +430,8 @@ class Worker:
     def _settle(self, batch: Batch) -> None:
         """The batch is committed: move on in memory and tell the store."""
         owned = batch.owned
+        if told := batch.reconfigured:
+            self.notify("configuration", {"partition": owned.number, **told})
         owned.partition = advanced(batch.outcome.partition, batch.identity)
         owned.positions = batch.positions
         self.latencies.note(map(TIMESTAMP, batch.taken[self.topics.requests]), self.wall())

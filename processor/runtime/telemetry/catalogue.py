@@ -265,12 +265,15 @@ and are gone from the old one. Counters of a tenant are part of its state and go
   boundary, a multiple of its length since 1970 (UTC), by the partition's clock, and ends now. Its confidence
   sequence holds for each window by itself; a sliding window would not be covered.
 - **Confidence sequences** hold at every scrape at once, with 95 %: looking often does not make them wrong. A gap made
-  of m cells has each of them at 5 %/m.
+  of m cells has each of them at 5 %/m. A group that joins later adds cells to what was already shown: over the whole
+  history of a tenant that went from two groups to three, read 93 % for 95 %.
 - **Labels for positive decisions only** (`feedback = "positive-only"`). Rates and gaps are of all cases, estimated with
   weights for those whose label is never seen. They have no confidence sequence, and shadow policies have no figures.
 - **The attainable gap** is a linear programme per tenant: worked out again at most every 10 s, only where labels have
   come, and in a twentieth of the time at most. With hundreds of busy tenants it can be some minutes old.
 - **Everything else** is at most a second old.
+- **The process itself**: on Linux also Prometheus' usual `process_cpu_seconds_total`, `process_resident_memory_bytes`,
+  `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds` and `process_max_fds`.
 - **The cap.** The first `metrics.max_tenants` tenants (in the order in which their partitions met them) have series of
   their own, and so has any with an open alert (up to as many again). Counters, the delay histogram and pending
   decisions of all beyond the first are added up under `tenant="{other}"`; `gforce_tenants_unlisted` says how many

@@ -11,7 +11,7 @@ from hmac import compare_digest
 
 import msgspec
 import uvicorn
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -66,6 +66,7 @@ class HttpServer:
         self._histories = Histories(self._observer)
         self._registry = CollectorRegistry()
         self._registry.register(StatusCollector(self._observer))
+        ProcessCollector(registry=self._registry)
         # Those that are not async run in threads of Starlette: figures of many tenants must not hold up /healthz.
         routes = [
             Route("/healthz", self._healthz),

@@ -28,9 +28,14 @@ def log(level: int, event: str, **details: object) -> None:
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        details = " ".join(f"{name}={value}" for name, value in getattr(record, "details", {}).items())
+        details = " ".join(f"{name}={_on_a_line(value)}" for name, value in getattr(record, "details", {}).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         return f"{clock} {record.levelname.lower():<7} {record.getMessage():<14} {details}".rstrip()
+
+
+def _on_a_line(value: object) -> str:
+    text = str(value)
+    return text if text.isprintable() else ascii(text)
 
 
 class _Json(logging.Formatter):

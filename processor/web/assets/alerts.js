@@ -82,7 +82,7 @@ function warningsOf(tenant) {
   const told = tenant.alerts.some((alert) => alert.kind === "one-sided");
   if (tenant.one_sided.length && !told) {
     found.push(warning("one-sided", "Some decisions never get a label",
-      ["Cases decided ", list(tenant.one_sided), " get no label although others do. Their errors are not seen, so every fairness figure here is wrong. If labels cannot come for them, set feedback = \"positive-only\"."]));
+      ["Cases decided ", list(tenant.one_sided), " get no label although others do. Their errors are not seen, so every fairness figure here is wrong. If labels cannot come for them, set feedback = \"positive-only\"; the learner then begins anew."]));
   }
   for (const expert of tenant.constant_experts) {
     found.push(warning(`constant ${expert}`, "An expert says the same nearly always", ["The advice of ", named(expert), " hardly ever changes. Is it a model that did not load?"]));
