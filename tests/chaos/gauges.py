@@ -85,6 +85,8 @@ def parsed(text: str) -> Series:
 def _is_compared(key: Name) -> bool:
     name, labels = key
     of_tenant = any(label == "tenant" for label, _ in labels)
+    if name.startswith("process_"):
+        return False
     if name.endswith("_total") or name.startswith("gforce_decision_latency"):
         return of_tenant
     return name not in OF_THE_PROCESS

@@ -92,7 +92,9 @@ def test_hostile_names_reach_the_metrics_as_text_and_all_metrics_are_in_the_cata
     assert tenants_of(processor) == {HOSTILE}
     known = {entry.exported for entry in CATALOGUE.values()}
     found = {name for name, _ in processor.metrics()}
-    assert {name for name in found if not name.startswith(("gforce_decision_latency", "gforce_label_delay"))} <= known
+    histograms = ("gforce_decision_latency", "gforce_label_delay")
+    assert {name for name in found if not name.startswith((*histograms, "process_"))} <= known
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total"} <= found
 
 
 # Alerts

@@ -20,7 +20,7 @@ from processor.audit.whatif.tables import WhatIf, short
 from processor.cli import app
 from tests.recordings.stream import MemorySource
 
-from .whatif_streams import SEED, cases, config, events, recorded, written
+from .whatif_streams import SEED, TENANT, cases, config, events, recorded, written
 
 SETTINGS = config(WATCH="true", TOLERANCE="0.1")
 SECRETS = Secrets.of_config(SETTINGS)
@@ -177,3 +177,13 @@ def test_rates_stand_beside_gaps_and_the_recorded_lambda_is_told(kept: MemorySou
         mine = [rates[group, label] for group in ("A", "B")]
         by_group = ", ".join(f"{one.group} {short(one.rate.value)} of {one.n}" for one in mine)
         assert f"{label} {by_group}" in text
+
+
+@pytest.mark.parametrize("options", [(), ("--tenant", TENANT)], ids=["all", "one tenant"])
+def test_a_journal_that_begins_with_garbage_is_not_asked(
+    source: MemorySource, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    source.records["journal", 0][0] = replace(source.records["journal", 0][0], value=b"garbage")
+    code, text = said(source, tmp_path, *options)
+    assert code == 2
+    assert "cannot be answered: the journal at hand starts with batch 2" in text

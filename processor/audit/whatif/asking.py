@@ -11,7 +11,7 @@ from processor.adapters.codec import Codec
 from processor.audit.replay.findings import NotAuditable
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Source
-from processor.core.errors import InvalidInput
+from processor.core.errors import IncompatibleState, InvalidInput
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
 
@@ -66,10 +66,18 @@ def partitions_of(source: Source, tenants: frozenset[str] = frozenset()) -> list
         first = next(iter(source.read("journal", number)), None)
         if first is None:
             continue
-        count = JournalRecord.decode(first.value or b"").partitions
-        if not tenants or any(partition_of(tenant.encode(), count) == number for tenant in tenants):
+        if not tenants or _may_hold(first.value or b"", number, tenants):
             found.append(number)
     return found
+
+
+def _may_hold(journal: bytes, number: int, tenants: frozenset[str]) -> bool:
+    """Whether one of the tenants is of this partition; a journal that cannot be read is looked into all the same."""
+    try:
+        count = JournalRecord.decode(journal).partitions
+    except IncompatibleState:
+        return True
+    return any(partition_of(tenant.encode(), count) == number for tenant in tenants)
 
 
 def experts_in(source: Source, numbers: Sequence[int], tenants: frozenset[str], codec: Codec | None) -> list[str]:
