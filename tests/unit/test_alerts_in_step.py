@@ -14,6 +14,7 @@ from processor.core.settings import Settings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import partition_from_fields
 from processor.core.stream.step import Outcome
+from processor.core.stream.tenant import TenantRules
 from processor.core.watching.alert_events import AlertEvent
 from processor.core.watching.alerts import WatchSettings
 
@@ -123,11 +124,11 @@ def test_without_settings_nothing_is_watched() -> None:
 def test_under_other_settings_the_tests_begin_anew_and_open_alerts_stay(unfair: tuple[Bench, list[AlertEvent]]) -> None:
     bench, alerts = unfair
     tenant = bench.partition.tenants["t"]
-    stricter = tenant.under(rules(watch=WatchSettings(tolerance=0.02)))
+    stricter = reread(bench, rules(watch=WatchSettings(tolerance=0.02)))
     assert stricter.watch is not None
     assert [a.number for a in stricter.watch.alerts] == [a.number for a in alerts]
-    assert tenant.under(rules(watch=None)).watch is None
-    same = tenant.under(tenant.rules)
+    assert reread(bench, rules(watch=None)).watch is None
+    same = reread(bench)
     assert same.watch is not None
     assert tenant.watch is not None
     assert same.watch.encode() == tenant.watch.encode()
@@ -159,6 +160,8 @@ def acknowledge(bench: Bench, number: int, tenant: str = "t") -> Outcome:
     return bench.batch(acknowledged=[(tenant, number)])
 
 
-def reread(bench: Bench) -> Any:
-    fields = dict(bench.store.fields(0, TOKEN))
-    return partition_from_fields(0, 1, Identity("l", 1, GENESIS), fields, bench.terms.rules_for).tenants["t"]
+def reread(bench: Bench, under: TenantRules | None = None) -> Any:
+    """The tenant as a process that restarts finds it, under other rules or the same."""
+    fields, rules_for = dict(bench.store.fields(0, TOKEN)), bench.terms.rules_for
+    found = partition_from_fields(0, 1, Identity("l", 1, GENESIS), fields, lambda name: under or rules_for(name))
+    return found.tenants["t"]

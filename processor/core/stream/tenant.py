@@ -10,7 +10,7 @@ import msgspec
 
 from processor.core.advice import Panel
 from processor.core.counting.axes import Axes, shared_axes
-from processor.core.counting.codec import decode_counters, encode_counters, encode_many
+from processor.core.counting.codec import decode_counters, encode_many
 from processor.core.counting.counters import WEIGHT_UNIT, Counters
 from processor.core.counting.state import State
 from processor.core.errors import IncompatibleState
@@ -26,7 +26,7 @@ from .decision_writer import DecisionWriter
 from .entry import Pending
 from .numbering import Met, Names, Tables, shared_names, tables_of, with_panel
 from .waits import Waits
-from .writes import SetField, Writes, unpack
+from .writes import Writes
 
 BINARY_FORM = 2
 HEAD = b"p"
@@ -206,17 +206,6 @@ class Tenant:
         if self.watch is not None and not self.observed:
             self.watch, self.observed = self.watch.clone(), True
         return self.watch
-
-    def under(self, rules: TenantRules) -> Tenant:
-        """The same tenant under other rules: what a process with another configuration makes of what is stored."""
-        whole, writes = self.clone(), Writes()
-        whole.observed = True
-        write_tenants([(writes, [(whole, None)])])
-        fields = {write.name: write.value for write in unpack(writes.packed()) if isinstance(write, SetField)}
-        head = self.number.to_bytes(2, "big")
-        for number, counters in self.learner.state.buckets.items():
-            fields[_bucket_field(head, number)] = encode_counters(counters)
-        return Tenant.from_fields(self.number, fields, lambda _: rules)
 
     def _encode_names(self) -> bytes:
         names, axes = self.tables.stored
