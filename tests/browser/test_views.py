@@ -43,6 +43,7 @@ def test_the_overview_shows_every_tenant_with_alerts_first(visit: Visitor, busy:
     assert "Gap alert" in row(page, "rival")
     assert "Labels one-sided" in row(page, "hospital")
     assert "not valid" in row(page, "hospital")
+    assert page.locator("tbody tr", has_text="hospital").locator(".gap .figure").inner_text() == "–"
     assert "No alert" in row(page, "bank")
     assert "Learning" in row(page, "court")
     expect(page.locator(".strip")).to_contain_text("4 of 4 ready")
@@ -190,7 +191,7 @@ def test_labels_for_some_decisions_only_and_a_constant_expert_are_told_in_plain_
 ) -> None:
     page = visit(busy.address + "#/tenant/hospital").page
     expect(page.get_by_role("heading", name="Some decisions never get a label")).to_be_visible()
-    expect(page.locator(".facts")).to_contain_text("not valid: labels one-sided")
+    expect(page.locator(".facts")).to_contain_text("Gap now–not valid: labels one-sided")
     page.goto(busy.address + "#/tenant/clinic")
     expect(page.get_by_role("heading", name="An expert says the same nearly always")).to_be_visible()
     expect(page.locator("article.warning")).to_contain_text("rules")

@@ -34,7 +34,7 @@ class Chart {
     const width = this.host.clientWidth;
     const rem = Math.round(remWidth() / 2);
     if (!width) return; // not on the page yet; the observer calls again
-    this.plot = new uPlot({ width, height: this.height(), legend: { show: false }, padding: [rem, rem * 2, 0, 0], ...options }, data, this.host);
+    this.plot = new uPlot({ width, height: this.height(), legend: { show: false }, padding: [rem, rem * 3.5, 0, 0], ...options }, data, this.host);
   }
 
   axis(extra) {

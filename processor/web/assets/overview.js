@@ -144,20 +144,21 @@ const before = (a, b) =>
 function line(row, scale) {
   const cell = (label, attributes, ...children) => el("td", { role: "cell", "data-label": label, ...attributes }, ...children);
   const number = { class: "number" };
+  const gap = row.one_sided ? {} : row.gap; // a figure that is not valid is not shown: it would be remembered
   return el("tr", { role: "row", "data-key": row.name, "data-level": row.state.level },
     el("th", { scope: "row", role: "rowheader" },
       el("a", { href: `#/tenant/${encodeURIComponent(row.name)}` }, named(row.name)), el("small", null, policy(row.policy))),
     cell("State", { class: "state" }, badge(row.state), unattainable(row) ? el("small", null, "not attainable") : null),
-    cell("Gap now", { class: "gap" }, el("div", { class: "gap-cell" }, el("span", { class: "figure" }, rate(row.gap.value)),
-      bandBar(row.gap, scale, { tolerance: row.tolerance, attainable: row.attainable, kind: kindOf(row) }),
-      el("small", { class: "range" }, row.one_sided ? "not valid" : band(row.gap)))),
+    cell("Gap now", { class: "gap" }, el("div", { class: "gap-cell" }, el("span", { class: "figure" }, rate(gap.value)),
+      bandBar(gap, scale, { tolerance: row.tolerance, attainable: row.attainable, kind: kindOf(row) }),
+      el("small", { class: "range" }, row.one_sided ? "not valid" : band(gap)))),
     cell("Attainable", number, rate(row.attainable)),
     cell("Labels", number, count(row.labels)),
     cell("Pending", number, count(row.pending), known(row.oldest_pending) && row.pending ? el("small", null, waiting(row, row.oldest_pending)) : null),
     cell("Lag", number, count(row.lag)));
 }
 
-const kindOf = ({ gap, tolerance, one_sided }) => (one_sided ? "invalid" : known(gap.lower) && gap.lower > (tolerance ?? 1) ? "above" : "");
+const kindOf = ({ gap, tolerance }) => (known(gap.lower) && gap.lower > (tolerance ?? 1) ? "above" : "");
 
 const key = () =>
   el("p", { class: "key muted", "aria-hidden": "true" },

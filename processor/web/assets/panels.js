@@ -9,7 +9,7 @@ export function facts(tenant, gap, oldest) {
   const lifetime = tenant.windows[0];
   const shadows = Object.entries(lifetime?.shadows ?? {}).filter(([, by]) => known(by.equalized_odds));
   const found = [
-    ["Gap now", rate(gap.value), tenant.one_sided.length ? "not valid: labels one-sided" : known(gap.lower) ? between(gap) : known(gap.value) ? "estimated: labels of positive decisions only" : "no band yet", tenant.one_sided.length ? "" : "lead"],
+    ["Gap now", tenant.one_sided.length ? "–" : rate(gap.value), tenant.one_sided.length ? "not valid: labels one-sided" : known(gap.lower) ? between(gap) : known(gap.value) ? "estimated: labels of positive decisions only" : "no band yet", tenant.one_sided.length ? "" : "lead"],
     ["Tolerance", rate(tenant.tolerance), known(tenant.tolerance) ? "above it an alert is raised" : "not watched"],
     ["Attainable", rate(tenant.attainable), "the least these experts allow"],
     ...shadows.map(([name, by]) => [policy(name), rate(by.equalized_odds), "would have had this gap"]),
