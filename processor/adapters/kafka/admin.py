@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -31,13 +32,18 @@ class Topic:
 
 
 def create_topics(properties: Properties, topics: Iterable[Topic]) -> list[str]:
-    """Create those that do not exist yet; the names of those created."""
-    wanted = [NewTopic(each.name, each.partitions, each.replication, config=dict(each.configs)) for each in topics]
+    """Create those that do not exist yet, and wait until they can be used; the names of those created."""
+    partitions, wanted = {}, []
+    for each in topics:
+        partitions[each.name] = each.partitions
+        wanted.append(NewTopic(each.name, each.partitions, each.replication, config=dict(each.configs)))
     if not wanted:
         return []
     client = _client(properties)  # named, because a client without a name is gone before it is answered
     answers = client.create_topics(wanted, operation_timeout=TIMEOUT, request_timeout=TIMEOUT)
-    return [name for name, answer in answers.items() if _created(name, answer)]
+    created = [name for name, answer in answers.items() if _created(name, answer)]
+    _await_leaders(client, {name: partitions[name] for name in created})
+    return created
 
 
 def _client(properties: Properties) -> AdminClient:
@@ -52,6 +58,26 @@ def _created(name: str, answer: Future[Any]) -> bool:
             return False
         raise meaning(problem, f"creating topic {name}") from problem
     return True
+
+
+def _await_leaders(client: AdminClient, partitions: Mapping[str, int]) -> None:
+    """A broker may hear of a topic a moment after the controller has created it. Who asks before is told there is none.
+
+    Not for ever: the topics are there, and a partition may be without a leader for reasons of its own.
+    """
+    deadline = time.monotonic() + TIMEOUT
+    for name, count in partitions.items():
+        while not _has_leaders(client, name, count) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _has_leaders(client: AdminClient, name: str, count: int) -> bool:
+    try:
+        known = client.list_topics(name, timeout=TIMEOUT).topics[name]
+    except KafkaException as problem:
+        raise meaning(problem, f"looking for topic {name}") from problem
+    hidden = known.error is not None and known.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    return hidden or sum(partition.leader >= 0 for partition in known.partitions.values()) >= count
 
 
 def describe_topics(properties: Properties, names: Iterable[str]) -> dict[str, Topic | None]:
