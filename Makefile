@@ -7,8 +7,7 @@ RUNS   ?= 100
 SEEDS  ?= 1000
 TESTS  ?=
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)  # one more than cores: many tests wait for a broker
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.BUILT or print(compiled.REMEDY)'
 
 .DEFAULT_GOAL := help

@@ -88,7 +88,7 @@ def kafka() -> Iterator[Callable[[], World]]:
             pytest.fail(f"no Kafka broker in CI: {reason}")
         pytest.skip(f"no Kafka broker: {reason}")
     with Broker() as broker:
-        yield lambda: KafkaWorld(broker.bootstrap, transaction_timeout_ms=60_000)
+        yield lambda: KafkaWorld(broker.bootstrap)
 
 
 @pytest.fixture(params=["memory", "kafka"])

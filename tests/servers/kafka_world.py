@@ -24,7 +24,7 @@ Thing = TypeVar("Thing", KafkaInput, KafkaOutput, KafkaReader)
 class KafkaWorld:
     """What the contract suite needs of a log. Whatever it opened, ``close`` closes."""
 
-    def __init__(self, bootstrap: str, group: str = "world", transaction_timeout_ms: int = 10_000) -> None:
+    def __init__(self, bootstrap: str, group: str = "world", transaction_timeout_ms: int = 60_000) -> None:
         self.properties = {"bootstrap.servers": bootstrap}
         self._group = group
         self._transaction_timeout_ms = transaction_timeout_ms
