@@ -39,7 +39,14 @@ class Fenced(LogError):
 
 
 class Stop(LogError):
-    """A person must act: wrong configuration, missing topic, missing rights, two processes under one name."""
+    """A person must act: wrong configuration, missing topic, missing rights, two processes under one name.
+
+    ``partition`` is the number of the one partition that this concerns; None where it concerns the whole process.
+    """
+
+    def __init__(self, message: str, partition: int | None = None) -> None:
+        super().__init__(message)
+        self.partition = partition
 
 
 class At(NamedTuple):
@@ -167,5 +174,11 @@ class Reader(Protocol):
 
     def partitions(self, topic: str) -> int | None:
         """How many partitions the topic has, or None if there is no such topic."""
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id that the broker gave each of these topics when it was created; a broker without ids gives none."""
+
+    def settled(self, at: At) -> bool:
+        """Whether no transaction is open on this partition: all that was committed to it can be read now."""
 
     def close(self) -> None: ...

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from processor.core.errors import GForceError
+from processor.core.stream.expiry import DueSlot
 from processor.core.stream.identity import Identity
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Identity",
     "Page",
     "Store",
+    "StoreDamaged",
     "StoreError",
     "StoreFenced",
     "StoreUnavailable",
@@ -39,8 +41,19 @@ class StoreFenced(StoreError):
     """Another process has claimed this partition since."""
 
 
+class StoreDamaged(StoreError):
+    """A part of a state is gone (deleted, evicted), though the rest is there: it must be restored from the log."""
+
+
 class StoreUnusable(StoreError):
-    """A person must act: wrong address or password, a memory policy that evicts, a version without what we need."""
+    """A person must act: wrong address or password, a memory policy that evicts, a version without what we need.
+
+    ``partition`` is the number of the one partition that this concerns; None where it concerns the whole server.
+    """
+
+    def __init__(self, message: str, partition: int | None = None) -> None:
+        super().__init__(message)
+        self.partition = partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +63,8 @@ class View:
     identity: Identity | None
     entries: list[bytes | None]
     """one for each id asked for"""
-    slabs: dict[int, list[tuple[bytes, bytes | None]]] = field(default_factory=dict)
-    """for the earliest due slots: the ids in them with their entries"""
+    due: dict[int, DueSlot] = field(default_factory=dict)
+    """what a batch takes of the earliest slots that are over"""
 
 
 class Applied(Enum):
@@ -91,14 +104,18 @@ class Store(Protocol):
     def claim(self, partition: int, token: bytes) -> None:
         """From now on only calls with this token are answered."""
 
-    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
-        """The identity of the state, the entries asked for, and up to ``most`` of the earliest slots that exist and
-        are not after ``due`` (none if ``most`` is 0). Raises StoreFenced."""
+    def look_up(
+        self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
+    ) -> View:
+        """The identity of the state, the entries asked for, and what a batch takes of up to ``most`` of the earliest
+        slots that exist and are not after ``due``: about ``sweep`` entries, see ``core.stream.expiry``.
+        Raises StoreFenced, and StoreDamaged if the state is not as large as it was left."""
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         """Take packed writes (see ``core.stream.writes``) that lead from sequence ``before`` to ``after``.
 
-        The identity is written last; a call that failed half-way is simply made again. Raises StoreFenced.
+        The identity is written last, and with it how large the state is now: a call that failed half-way is simply
+        made again. Raises StoreFenced and StoreDamaged.
         """
 
     def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:

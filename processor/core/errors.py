@@ -25,6 +25,10 @@ class IncompatibleState(GForceError, ValueError):
     """Two states, or a state and its settings, do not belong together."""
 
 
+class ForeignRecordError(IncompatibleState):
+    """A record in one of our topics that none of our versions wrote."""
+
+
 def one_of(known: Iterable[str]) -> str:
     """Name the accepted values, for the end of a message.
 

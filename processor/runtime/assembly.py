@@ -25,6 +25,8 @@ from .loop.worker import Pace, Worker
 
 Notify = Callable[[str, dict[str, object]], None]
 
+SWEEP = 10_000
+"""Entries of due slots that a batch looks at: Redis looks them up and takes the writes within some 50 ms each."""
 STORE_THREADS = 2
 """Or a partition would wait until the store has been told of all others."""
 
@@ -39,6 +41,7 @@ def terms_of(config: Config) -> Terms:
         rules_for=rules_of(config),
         max_future=config.processing.max_future_ms,
         slot=config.processing.slot_ms,
+        sweep=SWEEP,
     )
 
 

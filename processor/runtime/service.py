@@ -31,7 +31,11 @@ LEVELS = {
     "breaker": logging.ERROR,
     "configuration": logging.WARNING,
     "internal": logging.ERROR,
+    "foreign record": logging.WARNING,
     "not trimmed": logging.WARNING,
+    "offsets lost": logging.ERROR,
+    "quarantined": logging.ERROR,
+    "store damaged": logging.ERROR,
     "recovering": logging.WARNING,
 }
 """of what is told besides that all goes well"""
@@ -128,4 +132,6 @@ class Service:
                 "remedy": "most records are unreadable: somebody points the wrong stream here. Correct the producer, "
                 f"then: gforce resume {details['partition']}",
             }
+        elif event == "quarantined":
+            details = {**details, "remedy": f"mend the cause, then: gforce resume {details['partition']}"}
         log(level, event, **details)

@@ -89,9 +89,9 @@ class Replay:
         poison = {(source, offset) for source, offset in record.poison}
         asked = decode(*apart(raws), self.number, self._partitions, record.now, self._terms, poison)
         due = due_slot(record.clock, self._terms.slot)
-        view = self.mirror.look_up(self.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH)
+        view = self.mirror.look_up(self.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH, self._terms.sweep)
         entries = dict(zip(asked.ids, view.entries, strict=True))
-        outcome = step(partition, asked, entries, view.slabs, record.clock, self._terms, record.acknowledged)
+        outcome = step(partition, asked, entries, view.due, record.clock, self._terms, record.acknowledged)
         made = decisions_digest(made.value for made in outcome.decisions)
         _same(made == record.decisions_digest, f"{at}: a decision cannot be recomputed")
         state = state_digest(record.previous, outcome.writes)

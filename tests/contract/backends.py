@@ -10,7 +10,7 @@ import pytest
 
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore, script
-from processor.adapters.store import Applied, Identity, Store
+from processor.adapters.store import Applied, Identity, Store, View
 from processor.core.stream.writes import Write, Writes, unpack
 
 OURS, THEIRS = b"\x00our token\xff", b"their token"
@@ -38,17 +38,18 @@ class Filled(RedisStore):
 def half_in_memory(store: Store, partition: int, after: Identity, before: int, writes: bytes) -> None:
     assert isinstance(store, MemoryStore)
     state = store._own(partition)
+    state.left = None
     for write in unpack(writes):
         state.take(write)
 
 
 def half_in_redis(store: Store, partition: int, after: Identity, before: int, writes: bytes) -> None:
     assert isinstance(store, RedisStore)
-    last = "redis.call('HSET', META, 'identity', ARGV[2])"
+    last = "redis.call('HSET', META, 'identity', ARGV[2], 'sizes', sizes(ARGV[2]))"
     text = script("apply").text
     assert text.count(last) == 1
     keys = [f"{{{store._prefix}:{partition}}}:{name}" for name in ("meta", "entries", "fields", "slots")]
-    store._call(lambda client: client.eval(text.replace(last, ""), 4, *keys, OURS, after.text(), before, writes))
+    store._call(lambda client: client.eval(text.replace(last, ""), 4, *keys, OURS, after.text(), before, writes, ""))
 
 
 def at(sequence: int, lineage: str = "ab12") -> Identity:
@@ -75,6 +76,11 @@ def whole(store: Store, partition: int = 0, most: int = 1000) -> tuple[Identity 
         cursor = page.cursor
         if not cursor:
             return identity, b"".join(pages)
+
+
+def waiting(view: View) -> dict[int, list[tuple[bytes, bytes | None]]]:
+    """The ids with their entries in the slots that are due."""
+    return {slot: due.entries for slot, due in view.due.items()}
 
 
 def content(writes: bytes) -> set[Write]:

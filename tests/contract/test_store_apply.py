@@ -7,12 +7,12 @@ import pytest
 from processor.adapters.store import Applied, Store
 from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlab, SetEntry, SetField, SetSlab
 
-from .backends import NASTY, OURS, Backend, at, content, number, packed, whole
+from .backends import NASTY, OURS, Backend, at, content, number, packed, waiting, whole
 
 
 def test_an_empty_store_has_no_identity_no_entries_no_slabs_and_no_fields(store: Store) -> None:
     view = store.look_up(0, OURS, [number(1), number(2)], 7, 9)
-    assert (view.identity, view.entries, view.slabs) == (None, [None, None], {})
+    assert (view.identity, view.entries, waiting(view)) == (None, [None, None], {})
     assert list(store.fields(0, OURS)) == []
     assert whole(store) == (None, b"")
 
@@ -101,7 +101,7 @@ def test_within_one_call_the_last_write_counts(store: Store) -> None:
     store.apply(0, OURS, at(1), 0, writes)
     view = store.look_up(0, OURS, [one, two], 3, 9)
     assert view.entries == [None, b"b"]
-    assert view.slabs == {1: [(two, b"b")], 3: [(two, b"b")]}
+    assert waiting(view) == {1: [(two, b"b")], 3: [(two, b"b")]}
     assert dict(store.fields(0, OURS)) == {b"f": b"b"}
 
 
@@ -118,7 +118,7 @@ def test_any_bytes_are_kept_as_they_are(store: Store) -> None:
     store.apply(0, OURS, at(1), 0, packed(*entries, *fields, SetSlab(2**32 - 1, 2**64 - 1, b"".join(NASTY))))
     view = store.look_up(0, OURS, NASTY, 2**32 - 1, 9)
     assert view.entries == [entry.value for entry in entries]
-    assert view.slabs == {2**32 - 1: [(entry.id, entry.value) for entry in entries]}
+    assert waiting(view) == {2**32 - 1: [(entry.id, entry.value) for entry in entries]}
     assert dict(store.fields(0, OURS)) == {field.name: field.value for field in fields}
 
 
@@ -136,7 +136,7 @@ def test_one_call_takes_fifty_thousand_entries(store: Store) -> None:
     assert store.apply(0, OURS, at(1), 0, writes) is Applied.DONE
     view = store.look_up(0, OURS, ids, 9, 1)
     assert view.entries == [id + b"12345678" for id in ids]
-    assert view.slabs[9] == [(id, id + b"12345678") for id in ids]
+    assert waiting(view)[9] == [(id, id + b"12345678") for id in ids]
     assert content(whole(store, most=200_000)[1]) == content(writes)
     assert store.apply(0, OURS, at(2), 1, packed(*map(DeleteEntry, ids), DropSlab(9))) is Applied.DONE
     assert whole(store) == (at(2), b"")

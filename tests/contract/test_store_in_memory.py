@@ -8,7 +8,7 @@ from processor.adapters.memory.store import MemoryStore
 from processor.adapters.store import StoreFenced
 from processor.core.stream.writes import DeleteEntry, DropSlab, SetEntry, SetField, SetSlab
 
-from .backends import OURS, THEIRS, at, number, packed
+from .backends import OURS, THEIRS, at, number, packed, waiting
 
 
 def test_a_snapshot_in_memory_brings_back_states_and_tokens() -> None:
@@ -22,7 +22,7 @@ def test_a_snapshot_in_memory_brings_back_states_and_tokens() -> None:
     store.apply(1, THEIRS, at(1), 0, packed(SetEntry(number(1), b"a")))
     for _ in range(2):  # a snapshot can be used again
         store.restore(earlier)
-        assert store.look_up(0, OURS, [number(1)], 1, 9).slabs == {1: [(number(1), b"a")]}
+        assert waiting(store.look_up(0, OURS, [number(1)], 1, 9)) == {1: [(number(1), b"a")]}
         assert list(store.fields(0, OURS)) == []
         with pytest.raises(StoreFenced):
             store.look_up(1, THEIRS, [], 0, 0)

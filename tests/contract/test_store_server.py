@@ -11,7 +11,16 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from processor.adapters.redis import store as redis_store
-from processor.adapters.store import Applied, Store, StoreError, StoreFenced, StoreUnavailable, StoreUnusable, View
+from processor.adapters.store import (
+    Applied,
+    Store,
+    StoreDamaged,
+    StoreError,
+    StoreFenced,
+    StoreUnavailable,
+    StoreUnusable,
+    View,
+)
 from processor.core.stream.writes import SetEntry, SetField
 from tests.servers.redis_server import RedisServer
 
@@ -182,5 +191,5 @@ def test_keys_that_something_else_uses_need_a_person(own: RedisServer) -> None:
         opened(own.url)
 
 
-def test_every_error_of_a_store_is_one_of_three() -> None:
-    assert set(StoreError.__subclasses__()) == {StoreUnavailable, StoreFenced, StoreUnusable}
+def test_every_error_of_a_store_is_one_of_four() -> None:
+    assert set(StoreError.__subclasses__()) == {StoreUnavailable, StoreFenced, StoreDamaged, StoreUnusable}

@@ -10,6 +10,7 @@ from processor.adapters.log import At, Committed, Membership, Output
 from processor.adapters.store import Applied, Identity, View
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import Outcome, Raw
+from processor.runtime.loop.anchor import Anchors
 from processor.runtime.loop.batches import Batch, Question
 from processor.runtime.loop.intake import Intake
 from processor.runtime.loop.recovery import Recovered, Recovery
@@ -103,9 +104,20 @@ class FreshMembership(Worker):
             del self.owned[owned.number]
 
 
-class _UnstableOffsets(Recovery):
-    def _committed(self, places: list[At]) -> dict[At, Committed | None]:
-        return self.input.committed_unstable(places)  # type: ignore[attr-defined, no-any-return]
+class _UnstableOffsets(Anchors):
+    def committed(self, places: list[At]) -> dict[At, Committed | None]:
+        return self.group.committed_unstable(places)  # type: ignore[attr-defined, no-any-return]
+
+
+def _with_anchors(recovery: Recovery, kind: type[Anchors]) -> Recovery:
+    """The same, finding the committed state in a broken way."""
+
+    class Broken(Recovery):
+        @property
+        def anchors(self) -> Anchors:
+            return _broken(super().anchors, kind)
+
+    return _broken(recovery, Broken)
 
 
 class OffsetsWithoutWaiting(Worker):
@@ -113,7 +125,7 @@ class OffsetsWithoutWaiting(Worker):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.recovery = _broken(self.recovery, _UnstableOffsets)
+        self.recovery = _with_anchors(self.recovery, _UnstableOffsets)
 
 
 class _CommitsTwice(Transactions):

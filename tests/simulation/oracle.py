@@ -131,11 +131,10 @@ class Oracle:
             positions[topic] = part.next
         poison = {(source, offset) for source, offset in record.poison}
         asked = decode(*apart(raws), partition.number, self.partitions, record.now, self.terms, poison)
-        view = mirror.look_up(
-            partition.number, TOKEN, asked.ids, due_slot(record.clock, self.terms.slot), SLOTS_PER_BATCH
-        )
+        due = due_slot(record.clock, self.terms.slot)
+        view = mirror.look_up(partition.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH, self.terms.sweep)
         entries = dict(zip(asked.ids, view.entries, strict=True))
-        outcome = step(partition, asked, entries, view.slabs, record.clock, self.terms, record.acknowledged)
+        outcome = step(partition, asked, entries, view.due, record.clock, self.terms, record.acknowledged)
         must(
             decisions_digest(made.value for made in outcome.decisions) == record.decisions_digest,
             "a decision cannot be recomputed",

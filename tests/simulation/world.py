@@ -48,7 +48,7 @@ RULES = TenantRules(
     horizon=12_000,
     watch=WatchSettings(alpha=0.9, false_alarm_pairs=2, clear=2, learning=1),
 )
-TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000, slot=500)
+TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000, slot=500, sweep=4)
 PACE = Pace(
     commit_interval=20,
     most_records=40,
@@ -103,8 +103,10 @@ class HookedStore:
     def claim(self, partition: int, token: bytes) -> None:
         self._call("claim", lambda: self.inner.claim(partition, token))
 
-    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
-        return self._call("look_up", lambda: self.inner.look_up(partition, token, ids, due, most))  # type: ignore[no-any-return]
+    def look_up(
+        self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
+    ) -> View:
+        return self._call("look_up", lambda: self.inner.look_up(partition, token, ids, due, most, sweep))  # type: ignore[no-any-return]
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         return self._call("apply", lambda: self.inner.apply(partition, token, after, before, writes))  # type: ignore[no-any-return]
@@ -229,6 +231,7 @@ class World:
             entropy=lambda n: self.rng.randbytes(n),
             aside=[Beside(self.beside), Beside(self.beside)],
             trim=self.broker.delete_records,
+            notify=self._told,
         )
         worker.recovery = replace(worker.recovery, at_once=AT_ONCE)
         while True:
@@ -241,6 +244,10 @@ class World:
             if self.now % 7 == 0:  # without the generator, so that a seed keeps its history whatever is acknowledged
                 self._acknowledge(worker)
             self._hook(process.name, "turn")
+
+    def _told(self, event: str, details: dict[str, object]) -> None:
+        if event == "quarantined":
+            raise Violation(f"partition {details['partition']} was quarantined: {details['why']}")
 
     @staticmethod
     def _acknowledge(worker: Worker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -36,6 +37,12 @@ def running(pace: Pace = PACE, **environment: str) -> Running:
 def only(one: Running) -> Owned:
     [owned] = one.worker.owned.values()
     return owned
+
+
+def quarantine_of(one: Running, number: int = 0) -> str:
+    """Why a partition stands still; nothing if it does not."""
+    quarantine = one.worker.owned[number].quarantine
+    return quarantine.reason if quarantine else ""
 
 
 def reasons(one: Running) -> list[bytes | None]:
@@ -184,8 +191,14 @@ def test_another_width_of_slots_is_refused_before_anything_expires() -> None:
     one.worker.drain()
     one.worker.close()
     one.start(configuration.load(None, SEED | {"GFORCE_PROCESSING__SLOT_MS": "1000"}))
-    with pytest.raises(Stop, match=r"slot_ms is 1000 and the state of partition 0 was made with 60000.*Set it back"):
-        one.run()
+    one.run()
+    quarantine = only(one).quarantine
+    assert quarantine is not None
+    assert re.search(
+        r"slot_ms is 1000 and the state of partition 0 was made with 60000.*Set it back", quarantine.reason
+    )
+    assert quarantine.by_process
+    assert not one.worker.ready
     one.worker.close()
     one.start(configuration.load(None, SEED))
     one.feed([label(n, 900_000) for n in range(5)])

@@ -76,7 +76,7 @@ class Bench:
         asked = decode(*apart(ordered), 0, 1, clock, self.terms, set())
         view = self.store.look_up(0, TOKEN, asked.ids, due_slot(clock, self.terms.slot), 16)
         entries = dict(zip(asked.ids, view.entries, strict=True))
-        outcome = step(self.partition, asked, entries, view.slabs, clock, self.terms, acknowledged)
+        outcome = step(self.partition, asked, entries, view.due, clock, self.terms, acknowledged)
         after = Identity("l", self.partition.identity.sequence + 1, GENESIS)
         self.store.apply(0, TOKEN, after, after.sequence - 1, outcome.writes)
         self.partition = advanced(outcome.partition, after)

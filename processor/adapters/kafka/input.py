@@ -95,7 +95,7 @@ class KafkaInput:
         self._owned: set[At] = set()
         self._at_end: set[At] = set()
         self._membership: object = None
-        self._problem: LogError | None = None
+        self._problems: list[LogError] = []
         self._fatal: KafkaError | None = None
         self._fenced_owning = False
         self._rejoined: list[float] = []
@@ -142,7 +142,7 @@ class KafkaInput:
             )
         old, self._consumer = self._consumer, made(Consumer, {**self._settings, "error_cb": self._noted})
         old.close()
-        lost, self._fatal, self._problem = sorted(self._owned), None, None
+        lost, self._fatal, self._problems = sorted(self._owned), None, []
         self._forget(lost)
         self._owned.clear()
         self._placed.clear()
@@ -267,7 +267,7 @@ class KafkaInput:
         return max(end - position, 0) if end >= 0 else None
 
     def _noted(self, error: KafkaError, message: Message | None = None) -> None:
-        """Keep the first problem for the next call: records of the same fetch must reach the caller before it."""
+        """Keep problems for the next calls, one for each: records of the same fetch must reach the caller before it."""
         if error.code() == KafkaError._PARTITION_EOF and message is not None:
             self._heard_end(message)
         elif error.fatal() or error.code() == KafkaError._FATAL:
@@ -279,7 +279,8 @@ class KafkaInput:
         elif error.code() not in PASSING:
             named = message is not None and message.topic() is not None
             where = f"reading {message.topic()}[{message.partition()}]" if message and named else "reading"
-            self._problem = self._problem or self._meaning(error, where)
+            partition = message.partition() if message and named else None
+            self._problems.append(self._meaning(error, where, partition))
 
     def _heard_end(self, message: Message) -> None:
         at = At(message.topic() or "", message.partition() or 0)
@@ -287,15 +288,15 @@ class KafkaInput:
             self._at_end.add(at)
 
     def _raise_noted(self) -> None:
-        if self._problem is not None:
-            problem, self._problem = self._problem, None
-            raise problem
+        if self._problems:
+            raise self._problems.pop(0)
 
-    def _meaning(self, error: KafkaError, doing: str) -> LogError:
+    def _meaning(self, error: KafkaError, doing: str, partition: int | None = None) -> LogError:
         if error.code() in NOT_KEPT:
             return Stop(
                 f"{doing}: the position to read from is not in the log any more ({error.str()}). "
-                "Remedy: restore the topic, or reset the group's offsets on purpose, and raise retention.ms"
+                "Remedy: restore the topic, or reset the group's offsets on purpose, and raise retention.ms",
+                partition,
             )
         if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
             # It was there when we joined; a broker that is coming up may not know it yet.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from processor.adapters.kafka.errors import NOT_KEPT, made, meaning
 from processor.adapters.kafka.input import PASSING, record_of
-from processor.adapters.kafka.settings import Properties, reader_properties
+from processor.adapters.kafka.settings import Properties, client_properties, reader_properties
 from processor.adapters.log import At, Record, Retry, Stop
 
 
@@ -27,6 +28,10 @@ def check_reading(error: KafkaError, at: At) -> None:
         raise meaning(error, doing)
 
 
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Zero: the broker has no ids of topics."""
+
+
 class KafkaReader:
     """See ``log.Reader``. Each read in progress has a consumer to itself; idle ones are kept for the next."""
 
@@ -39,6 +44,9 @@ class KafkaReader:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = reader_properties(properties)
+        self._properties = client_properties(properties)
+        self._admin: AdminClient | None = None
+        self._uncommitted: Consumer | None = None
         self._timeout = request_timeout
         self._batch = batch
         self._clock = clock
@@ -64,6 +72,30 @@ class KafkaReader:
         if found.error:
             raise meaning(found.error, f"looking for topic {topic}")
         return len(found.partitions)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """A broker before Kafka 2.8 gives none."""
+        if self._admin is None:
+            self._admin = made(AdminClient, self._properties)
+        found = {}
+        try:
+            answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._timeout)
+            for topic, answer in answers.items():
+                found[topic] = answer.result(2 * self._timeout).topic_id
+        except KafkaException as problem:
+            raise meaning(problem, "asking for the ids of the inputs") from problem
+        return {topic: str(id) for topic, id in found.items() if id is not None and str(id) != NO_ID}
+
+    def settled(self, at: At) -> bool:
+        """The last stable offset is the high watermark, which a reader of uncommitted records is told."""
+        _, stable = self.bounds(at)
+        if self._uncommitted is None:
+            self._uncommitted = made(Consumer, {**self._settings, "isolation.level": "read_uncommitted"})
+        try:
+            _, end = self._uncommitted.get_watermark_offsets(TopicPartition(*at), timeout=self._timeout)
+        except KafkaException as problem:
+            raise meaning(problem, f"asking for the end of {at.topic}[{at.partition}]") from problem
+        return bool(stable >= end)
 
     def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
         first, end = self.bounds(at)
@@ -120,5 +152,8 @@ class KafkaReader:
 
     def close(self) -> None:
         self._closed = True
+        self._admin = None
+        if self._uncommitted is not None:
+            self._uncommitted.close()
         while self._idle:
             self._idle.pop().close()

@@ -68,7 +68,8 @@ class Partition:
         if not self.start <= offset <= self.end:
             raise Stop(
                 f"{at.topic}-{at.partition}: offset {offset} is not kept, only {self.start} to {self.end}; "
-                "restore the topic or reset the group's offsets on purpose"
+                "restore the topic or reset the group's offsets on purpose",
+                at.partition,
             )
 
     def delete_before(self, at: At, offset: int) -> None:
@@ -219,6 +220,7 @@ class MemoryBroker:
         self.manual_markers = manual_markers
         self.hook = hook
         self._topics: dict[str, list[Partition]] = {}
+        self._ids: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
         self._producers: dict[str, Producer] = {}
         self._pending: list[Marker] = []
@@ -229,6 +231,17 @@ class MemoryBroker:
         if name in self._topics:
             raise Stop(f'topic "{name}" exists already')
         self._topics[name] = [Partition() for _ in range(partitions)]
+        self._ids[name] = f"{name}#{len(self._ids)}" if name not in self._ids else self._ids[name] + "'"
+
+    def delete_topic(self, name: str) -> None:
+        """As in Kafka, what groups have committed of it goes along."""
+        del self._topics[name]
+        for group in self._groups.values():
+            group.committed = {at: position for at, position in group.committed.items() if at.topic != name}
+
+    def topic_id(self, name: str) -> str:
+        """A topic that was deleted and created again has another one."""
+        return self._ids[name]
 
     def partitions(self, topic: str) -> int | None:
         found = self._topics.get(topic)

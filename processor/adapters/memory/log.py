@@ -300,5 +300,13 @@ class MemoryReader(Client):
     def partitions(self, topic: str) -> int | None:
         return self.broker.partitions(topic)
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return {topic: self.broker.topic_id(topic) for topic in topics}
+
+    @visible("bounds")
+    def settled(self, at: At) -> bool:
+        partition = self.broker.partition(at)
+        return partition.stable_end == partition.end
+
     def close(self) -> None:
         """Nothing to give back."""

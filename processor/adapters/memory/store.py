@@ -5,11 +5,20 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from processor.adapters.store import Applied, Identity, Page, StoreFenced, StoreUnavailable, View, verdict
+from processor.adapters.store import (
+    Applied,
+    Identity,
+    Page,
+    StoreDamaged,
+    StoreFenced,
+    StoreUnavailable,
+    View,
+    verdict,
+)
+from processor.core.stream.expiry import due_slots
 from processor.core.stream.writes import (
-    ID_BYTES,
     DeleteEntry,
     DeleteField,
     DropSlab,
@@ -30,9 +39,15 @@ class _State:
     entries: dict[bytes, bytes] = field(default_factory=dict)
     fields: dict[bytes, bytes] = field(default_factory=dict)
     slabs: dict[int, tuple[tuple[int, bytes], ...]] = field(default_factory=dict)
+    left: tuple[int, int, int] | None = None
+    """how large the last apply left it; None while one is under way"""
 
     def copy(self) -> _State:
-        return _State(self.identity, self.entries.copy(), self.fields.copy(), self.slabs.copy())
+        return replace(self, entries=self.entries.copy(), fields=self.fields.copy(), slabs=self.slabs.copy())
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return len(self.entries), len(self.fields), len(self.slabs)
 
     def take(self, write: Write) -> None:
         match write:
@@ -49,12 +64,6 @@ class _State:
                 self.slabs[slot] = tuple(sorted(slab.items()))
             case DropSlab(slot):
                 self.slabs.pop(slot, None)
-
-    def slab(self, slot: int) -> list[tuple[bytes, bytes | None]]:
-        """The ids of a slab with their entries, each once, in the order they were put there."""
-        parts = (ids for _, ids in self.slabs.get(slot, ()))
-        ids = (part[at : at + ID_BYTES] for part in parts for at in range(0, len(part), ID_BYTES))
-        return [(id, self.entries.get(id)) for id in dict.fromkeys(ids)]
 
     def pieces(self) -> list[tuple[bytes, Write]]:
         """The whole state as writes, each with a key to go on after, in the order of the keys."""
@@ -95,20 +104,24 @@ class MemoryStore:
     def claim(self, partition: int, token: bytes) -> None:
         self._tokens[partition] = token
 
-    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
-        state = self._read(partition, token)
-        slots = sorted(slot for slot in state.slabs if slot <= due)[:most]
-        return View(state.identity, [state.entries.get(id) for id in ids], {slot: state.slab(slot) for slot in slots})
+    def look_up(
+        self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
+    ) -> View:
+        state = self._whole(partition, token)
+        slots = {slot: dict(parts) for slot, parts in state.slabs.items() if slot <= due}
+        taken = due_slots(slots, due, sweep, state.entries.get, most)
+        return View(state.identity, [state.entries.get(id) for id in ids], taken)
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
-        answer = verdict(self._read(partition, token).identity, before, after)
+        answer = verdict(self._whole(partition, token).identity, before, after)
         if answer is not Applied.DONE:
             return answer
         operations = _parsed(writes)  # all of it before the first is taken: broken writes change nothing
         state = self._own(partition)
+        state.left = None
         for write in operations:
             state.take(write)
-        state.identity = after
+        state.identity, state.left = after, state.sizes
         return Applied.DONE
 
     def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
@@ -156,6 +169,24 @@ class MemoryStore:
     def flush(self) -> None:
         """Lose everything, tokens included."""
         self._tokens, self._states, self._shared = {}, {}, set()
+
+    def delete_entries(self, partition: int, ids: Iterable[bytes]) -> None:
+        """As a slip or an eviction does it, behind everybody's back."""
+        entries = self._own(partition).entries
+        for id in ids:
+            entries.pop(id, None)
+
+    def entry_ids(self, partition: int) -> list[bytes]:
+        return sorted(self._states.get(partition, _EMPTY).entries)
+
+    def _whole(self, partition: int, token: bytes) -> _State:
+        state = self._read(partition, token)
+        if state.left is not None and state.sizes != state.left:
+            raise StoreDamaged(
+                f"Partition {partition} was left with {state.left[0]} entries, {state.left[1]} fields and "
+                f"{state.left[2]} slots and has {state.sizes[0]}, {state.sizes[1]} and {state.sizes[2]}."
+            )
+        return state
 
     def _read(self, partition: int, token: bytes) -> _State:
         if self._tokens.get(partition) != token:

@@ -4,7 +4,8 @@ Only ``fill`` is a transaction of plain commands, with a script at its end.
 
 All keys of partition p carry the hash tag ``{prefix:p}``, so that they live on one node:
 
-    {prefix:p}:meta         hash: who has claimed the partition (token), which state this is (identity)
+    {prefix:p}:meta         hash: who has claimed the partition (token), which state this is (identity), how many
+                            entries, fields and slots that has (sizes)
     {prefix:p}:entries      hash: id -> entry
     {prefix:p}:fields       hash: name -> state field
     {prefix:p}:slab:<slot>  hash: sequence (8 bytes) -> ids (16 bytes each)
@@ -46,6 +47,7 @@ from processor.adapters.store import (
     Applied,
     Identity,
     Page,
+    StoreDamaged,
     StoreError,
     StoreFenced,
     StoreUnavailable,
@@ -53,6 +55,7 @@ from processor.adapters.store import (
     View,
     verdict,
 )
+from processor.core.stream.expiry import DueSlot
 from processor.core.stream.writes import ID_BYTES, SetField, unpack
 
 T = TypeVar("T")
@@ -97,13 +100,16 @@ class RedisStore:
     def claim(self, partition: int, token: bytes) -> None:
         self._run("claim", partition, token)
 
-    def look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
-        text, entries, slabs = self._run("look_up", partition, token, b"".join(ids), due, most)
-        found = {int(slot): _slab(content, pieces) for slot, content, pieces in slabs}
-        return View(self._identity(partition, text), list(chain.from_iterable(entries)), found)
+    def look_up(
+        self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
+    ) -> View:
+        arguments = (token, b"".join(ids), due, most, -1 if sweep is None else sweep)
+        text, entries, slots = self._run("look_up", partition, *arguments)
+        taken = {int(slot): _due_slot(content, pieces, bool(whole)) for slot, content, pieces, whole in slots}
+        return View(self._identity(partition, text), list(chain.from_iterable(entries)), taken)
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
-        return Applied(self._run("apply", partition, token, after.text(), before, writes).decode())
+        return Applied(self._run("apply", partition, token, after.text(), before, writes, "").decode())
 
     def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         """A transaction of plain commands: an HSET costs the server a third of what a script that unpacks it does.
@@ -118,21 +124,29 @@ class RedisStore:
         keys = self._keys(partition)
         meta, entries = keys[:2]
         others = b"".join(parts.others)
-        last = command("EVAL", script("apply").text, len(keys), *keys, token, after.text(), before, others)
+        last = command("EVAL", script("apply").text, len(keys), *keys, token, after.text(), before, others, "1")
         commands = [*parts.commands(entries), last]
 
         def call(client: Any) -> Applied:
             with client.pipeline() as pipeline:
-                pipeline.watch(meta)
-                owner, text = pipeline.hmget(meta, "token", "identity")
+                pipeline.watch(meta, entries)
+                owner, text, sizes = pipeline.hmget(meta, "token", "identity", "sizes")
                 if owner != token:
                     raise self._fenced(partition)
+                self._check_entries(partition, text, sizes, pipeline.hlen(entries))
                 answer = verdict(self._identity(partition, text), before, after)
                 if answer is not Applied.DONE:
                     return answer
                 return Applied(_transaction(pipeline.connection, commands)[-1].decode())
 
         return self._call(call, partition)
+
+    def _check_entries(self, partition: int, text: bytes | None, sizes: bytes | None, entries: int) -> None:
+        """What the script of ``apply`` cannot check after entries have been written: that all were there before."""
+        identity = self._identity(partition, text)
+        left = (sizes or b"").decode().split(":")
+        if identity is not None and left[:2] == ["1", str(identity.sequence)] and left[2] != str(entries):
+            raise self._damaged(partition, f"{left[2]} entries were left and {entries} are there")
 
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         seen: set[bytes] = set()
@@ -209,7 +223,14 @@ class RedisStore:
     def _foreign(self, partition: int | None) -> StoreUnusable:
         return StoreUnusable(
             f'{self._address}: the state of partition {partition} at prefix "{self._prefix}" was written by another '
-            "version. Use that version, or another prefix: the state is then restored from the log."
+            "version. Use that version, or another prefix: the state is then restored from the log.",
+            partition,
+        )
+
+    def _damaged(self, partition: int | None, what: str) -> StoreDamaged:
+        return StoreDamaged(
+            f"{self._address}: keys or entries of partition {partition} were deleted or evicted ({what}). It is "
+            "restored from the changelog; find out who deletes, and set maxmemory-policy to noeviction."
         )
 
     def _fenced(self, partition: int | None) -> StoreFenced:
@@ -243,6 +264,10 @@ class RedisStore:
             text = str(error)
             if text.startswith("FENCED"):
                 raise self._fenced(partition) from None
+            if text.startswith("DAMAGED"):
+                raise self._damaged(partition, text[len("DAMAGED ") :]) from None
+            if "TRYAGAIN the slab" in text and not self._cluster:
+                raise self._damaged(partition, text[len("TRYAGAIN ") :]) from None
             if text.startswith("UNREADABLE"):
                 raise self._foreign(partition) from None
             if text.startswith("MALFORMED"):
@@ -297,15 +322,12 @@ def _version(server: Any) -> str:
 _IDS = Struct(f"{ID_BYTES}s")
 
 
-def _slab(content: list[bytes], pieces: list[list[bytes | None]]) -> list[tuple[bytes, bytes | None]]:
-    """The ids of a slab with their entries, each once, in the order they were put there."""
-    entries = chain.from_iterable(pieces)
-    parts = [
-        (sequence, list(zip(chain.from_iterable(_IDS.iter_unpack(ids)), entries)))  # noqa: B905
-        for sequence, ids in zip(content[::2], content[1::2], strict=True)
-    ]
-    parts.sort(key=lambda part: part[0])  # big-endian bytes sort as the numbers do
-    return list(dict(chain.from_iterable(pairs for _, pairs in parts)).items())
+def _due_slot(content: list[bytes], pieces: list[list[bytes | None]], whole: bool) -> DueSlot:
+    """The parts that were taken, with the entries of their ids."""
+    ids = chain.from_iterable(_IDS.iter_unpack(b"".join(content[1::2])))
+    entries = dict(zip(ids, chain.from_iterable(pieces), strict=True))
+    sequences = tuple(int.from_bytes(sequence, "big") for sequence in content[::2])
+    return DueSlot(list(entries.items()), sequences, whole)
 
 
 @dataclass(frozen=True, slots=True)

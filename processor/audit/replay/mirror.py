@@ -5,17 +5,13 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from processor.core.stream.entry import Parked, Pending, decode_entry
+from processor.core.stream.expiry import DueSlot, due_slots, ids_of
 from processor.core.stream.step import Asked, Outcome
 from processor.core.stream.writes import ID_BYTES
 
 _SIZE16, _SIZE32, _SLAB = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">IQI")
-_ID = np.dtype((np.void, ID_BYTES))
 _SET_ENTRY, _DELETE_ENTRY, _SET_FIELD, _DELETE_FIELD, _SET_SLAB, _DROP_SLAB = b"EeSsDd"
-
-Slabs = dict[int, list[tuple[bytes, bytes | None]]]
 
 
 @dataclass
@@ -31,16 +27,14 @@ class Mirror:
         ids = [id for part in (asked.requests, asked.feedback) for _, _, id in part]
         return {id: self.entries[id] for id in ids if id in self.entries}
 
-    def due(self, last: int, most: int) -> Slabs:
-        """What waits in up to ``most`` of the earliest slots not after ``last``."""
-        stored = self.entries.get
-        waiting = {slot: self.ids(slot) for slot in sorted(slot for slot in self.slabs if slot <= last)[:most]}
-        return {slot: list(zip(ids, map(stored, ids), strict=True)) for slot, ids in waiting.items()}
+    def due(self, last: int, most: int | None) -> dict[int, DueSlot]:
+        """What a batch takes of the slots not after ``last``."""
+        return due_slots(self.slabs, last, most, self.entries.get)
 
     def ids(self, slot: int) -> dict[bytes, None]:
         """The ids that wait in a slot, each once, in the order they were put there."""
         slab = self.slabs.get(slot, {})
-        return dict.fromkeys(_ids(b"".join([slab[sequence] for sequence in sorted(slab)])))
+        return dict.fromkeys(ids_of(b"".join([slab[sequence] for sequence in sorted(slab)])))
 
     def follow(self, outcome: Outcome) -> None:
         """Apply what a step has led to."""
@@ -102,18 +96,6 @@ class Mirror:
         if found != (pending, parked):
             return f"{found[0]} pending decisions and {found[1]} parked labels instead of {pending} and {parked}"
         return ""
-
-
-def _ids(slab: bytes) -> list[bytes]:
-    """The ids in a slab. In one that was tampered with, the last may be too short.
-
-    >>> _ids(b"0123456789abcdef--+--+--+--+--+-xyz")
-    [b'0123456789abcdef', b'--+--+--+--+--+-', b'xyz']
-    """
-    if len(slab) % ID_BYTES:
-        return [slab[at : at + ID_BYTES] for at in range(0, len(slab), ID_BYTES)]
-    found: list[bytes] = np.frombuffer(slab, _ID).tolist()  # in half the time
-    return found
 
 
 def _sized(blob: bytes, at: int, size: struct.Struct) -> tuple[bytes, int]:

@@ -20,7 +20,6 @@ from processor.core.stream.partition import Partition
 from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
-    SLOTS_PER_BATCH,
     Asked,
     Given,
     Outcome,
@@ -143,11 +142,11 @@ class Replay:
         """What the batch is to be stepped from."""
         journal, terms = batch.journal, self.book.in_force()
         asked = batch.asked = self._asked(batch)
-        entries, slabs = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        entries, due = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), terms.sweep)
         if self.keep_entries:
             batch.entries = self.mirror.of(asked)
         drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
-        return Given(batch.before, asked, entries, slabs, journal.clock, terms, journal.acknowledged, drawn)
+        return Given(batch.before, asked, entries, due, journal.clock, terms, journal.acknowledged, drawn)
 
     def take(self, batch: ReplayedBatch, outcome: Outcome | Exception) -> None:
         """Go on from what the batch leads to, or without a state if it cannot be recomputed."""

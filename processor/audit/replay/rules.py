@@ -159,10 +159,13 @@ class RuleBook:
             document = json.loads(text)
             self.limits = msgspec.convert(document["limits"], Limits)
             slot, max_future = int(document["slot"]), int(document["max_future"])
+            sweep = msgspec.convert(document.get("sweep"), int | None)
+            if unknown := document.keys() - {"limits", "max_future", "slot", "sweep"}:
+                raise ValueError(f"they hold {', '.join(sorted(unknown))}, which a later version knows")
         except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
             raise NotAuditable(f"the journal's terms cannot be read by this version: {error}") from None
         self.terms, self._rules = text, {}
-        self._terms = RecordedTerms(self.limits, self.rules_for, max_future, slot, recorded=text)
+        self._terms = RecordedTerms(self.limits, self.rules_for, max_future, slot, sweep, recorded=text)
 
     def in_force(self) -> Terms:
         if self._terms is None:

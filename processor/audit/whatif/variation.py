@@ -14,7 +14,7 @@ from processor.core.errors import InvalidSettings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import SLOTS_PER_BATCH, Asked, advanced, due_slot, step
+from processor.core.stream.step import Asked, advanced, due_slot, step
 from processor.core.stream.tenant import Tenant, TenantRules, fields_by_tenant
 
 from .label_times import LabelStore, Retimed
@@ -72,9 +72,9 @@ class Variation:
         self._configure(journal)
         asked, undecidable = self._transformed(journal, batch.asked)
         terms = self.book.in_force()
-        slabs = self.mirror.due(due_slot(journal.clock, terms.slot), SLOTS_PER_BATCH)
+        due = self.mirror.due(due_slot(journal.clock, terms.slot), terms.sweep)
         assert self.partition is not None
-        outcome = step(self.partition, asked, self.mirror.entries, slabs, journal.clock, terms)
+        outcome = step(self.partition, asked, self.mirror.entries, due, journal.clock, terms)
         self.mirror.follow(outcome)
         self.partition = advanced(outcome.partition, batch.identity)
         made, labelled, expired = self.ledger.take(outcome, asked)

@@ -72,11 +72,15 @@ class Terms:
     max_future: int
     slot: int
     """width of an expiry slot in milliseconds"""
+    sweep: int | None = None
+    """entries of due slots that a batch looks at, see ``expiry``; None in journals of form 1: all of them"""
 
     @cached_property
     def text(self) -> str:
         """All that matters to a replay, as the journal keeps it."""
         terms = {"limits": msgspec.structs.asdict(self.limits), "max_future": self.max_future, "slot": self.slot}
+        if self.sweep is not None:
+            terms["sweep"] = self.sweep
         return msgspec.json.encode(terms).decode()
 
 

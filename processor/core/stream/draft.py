@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -12,6 +12,7 @@ from processor.core.watching.alerts import Change
 
 from .batch import DeadLetter, Made, Raw, Terms
 from .events import MAX_DETAIL, Reason
+from .expiry import DueSlot
 from .partition import Partition
 from .tenant import Tenant, TenantRules, ToWrite
 from .writes import DropSlab, SetSlab, Writes, joined_ids
@@ -121,16 +122,20 @@ class Draft:
 
     # What is stored of it
 
-    def write(self, emptied: Iterable[int]) -> ToWrite:
-        """All of it but the tenants, which are to be written next, and that these slots are empty now.
+    def write(self, emptied: Mapping[int, DueSlot]) -> ToWrite:
+        """All of it but the tenants, which are to be written next, and that nothing waits in these parts any more.
 
         In an order of its own, so that the bytes do not depend on the order in which the work was done.
         """
         self._record_configurations()
         writes = Writes()
         self.outcome.entries, self.outcome.after_entries = self.changed, writes.add_entries(self.changed)
-        for slot in sorted(emptied):
-            writes.add(DropSlab(slot))
+        for slot, due in sorted(emptied.items()):
+            if due.whole:
+                writes.add(DropSlab(slot))
+            else:
+                for sequence in due.sequences:
+                    writes.add(SetSlab(slot, sequence, b""))
         for slot, keys in sorted(self.waiting_in.items()):
             writes.add(SetSlab(slot, self.sequence, joined_ids(keys)))
         touched = sorted(self.touched.values(), key=attrgetter("number"))

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from struct import Struct
+from typing import Any
 
 import msgspec
 
 from processor.core import compiled
-from processor.core.errors import IncompatibleState
+from processor.core.errors import ForeignRecordError, IncompatibleState
 
-JOURNAL_FORM = 1
+JOURNAL_FORM = 2
+"""Form 2 has the ids of the input topics, and batches that empty due slots in bounded pieces (``Terms.sweep``)."""
 CHANGELOG_FORM = 1
 MAX_CHANGELOG_PART = 800_000
 
@@ -38,7 +40,8 @@ class Range(msgspec.Struct, frozen=True):
 class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One committed batch of one partition."""
 
-    form: int = JOURNAL_FORM
+    form: int = 1
+    """absent in records of form 1"""
     lineage: str
     partition: int
     partitions: int
@@ -65,6 +68,8 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """alerts a person has acknowledged, by tenant and number; they take effect before the batch's labels"""
     poison: list[tuple[str, int]] = []
     """records that could not be processed for an internal reason: (input, offset)"""
+    topics: dict[str, str] = {}
+    """Kafka's id of each input's topic: a topic that was deleted and created again has another one"""
     version: str = ""
 
     def encode(self) -> bytes:
@@ -75,11 +80,9 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         try:
             record = msgspec.json.decode(data, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise IncompatibleState(f"this is not a journal record: {error}") from None
-        if record.form != JOURNAL_FORM:
-            raise IncompatibleState(
-                f"the journal is of form {record.form} and this version reads {JOURNAL_FORM}: use a later version"
-            )
+            _check_form(_json_form(data), JOURNAL_FORM, "journal")
+            raise ForeignRecordError(f"this is not a journal record: {error}") from None
+        _check_form(record.form, JOURNAL_FORM, "journal")
         return record
 
 
@@ -117,14 +120,37 @@ class ChangelogRecord:
     @classmethod
     def decode(cls, data: bytes) -> ChangelogRecord:
         try:
-            form, *rest = msgspec.msgpack.decode(data)
-            if form != CHANGELOG_FORM:
-                raise IncompatibleState(
-                    f"the changelog is of form {form} and this version reads {CHANGELOG_FORM}: use a later version"
-                )
-            return cls(*rest)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise IncompatibleState(f"this is not a changelog record: {error}") from None
+            fields = msgspec.msgpack.decode(data, type=list[Any])
+            form, *_ = msgspec.convert(fields[:3], type=tuple[int, str, int])
+            _check_form(form, CHANGELOG_FORM, "changelog")
+            return cls(*msgspec.convert(fields[1:], type=_ChangelogFields))
+        except msgspec.MsgspecError as error:
+            raise ForeignRecordError(f"this is not a changelog record: {error}") from None
+
+
+_ChangelogFields = tuple[str, int, int, int, str, str, bool, bytes]
+
+
+class _Form(msgspec.Struct):
+    """What records of every form of the journal have."""
+
+    lineage: str
+    sequence: int
+    form: int = 1
+
+
+def _json_form(data: bytes) -> int:
+    """The form that a journal record says it is of; 1 where it says nothing that can be read."""
+    try:
+        return msgspec.json.decode(data, type=_Form).form
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return 1
+
+
+def _check_form(form: int, read: int, topic: str) -> None:
+    """Refuse a record of a later form: what it means is not known here."""
+    if not 1 <= form <= read:
+        raise IncompatibleState(f"the {topic} is of form {form} and this version reads {read}: use a later version")
 
 
 def changelog_parts(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
+from processor.core.errors import IncompatibleState
+
 from .identity import Identity
 from .tenant import HEAD as HEAD
-from .tenant import Tenant, TenantRules, fields_by_tenant
+from .tenant import Tenant, TenantRules, check_form, fields_by_tenant
 from .writes import SetField
+
+FORM = 1
+"""of the partition's own field"""
 
 RulesFor = Callable[[str], TenantRules | None]
 
@@ -33,15 +39,15 @@ class Partition:
 
     def head(self) -> SetField:
         """The partition's own field."""
-        head = [1, self.partitions, self.clock, self.pending, self.parked, self.terms, sorted(self.configs)]
+        head = [FORM, self.partitions, self.clock, self.pending, self.parked, self.terms, sorted(self.configs)]
         return SetField(HEAD, msgspec.msgpack.encode(head))
 
 
 def partition_from_fields(
     number: int, partitions: int, identity: Identity, fields: Mapping[bytes, bytes], rules_for: RulesFor
 ) -> Partition:
-    """Rebuild a partition from its stored fields."""
-    _, _, clock, pending, parked, terms, configs = msgspec.msgpack.decode(fields[HEAD])
+    """Rebuild a partition from its stored fields. Raises IncompatibleState if this version cannot."""
+    _, clock, pending, parked, terms, configs = _head(fields)
     tenants = {}
     for one, own in sorted(fields_by_tenant(fields).items()):
         tenant = Tenant.from_fields(one, own, rules_for)
@@ -61,5 +67,22 @@ def partition_from_fields(
 
 def stored_partitions(fields: Mapping[bytes, bytes]) -> int:
     """The partition count the state was made with."""
-    count: int = msgspec.msgpack.decode(fields[HEAD])[1]
-    return count
+    return _head(fields)[0]
+
+
+def _head(fields: Mapping[bytes, bytes]) -> _Head:
+    """The partition's own field without its form, which is checked."""
+    try:
+        form, *rest = msgspec.msgpack.decode(fields[HEAD], type=list[Any])
+    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+        raise IncompatibleState(f"the stored state has no head that can be read ({error!r}): rebuild it") from None
+    check_form("partition", form, FORM)
+    try:
+        head: _Head = msgspec.convert(rest, type=_Head)
+    except msgspec.MsgspecError as error:
+        raise IncompatibleState(f"the head of the stored state is damaged: {error}. Rebuild it") from None
+    return head
+
+
+_Head = tuple[int, int, int, int, str, list[str]]
+"""partitions, clock, pending, parked, terms, configs"""

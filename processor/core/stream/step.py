@@ -31,6 +31,7 @@ from .entry import (
     settled_slot,
 )
 from .events import FeedbackEvent, Reason, RequestEvent
+from .expiry import SLOTS_PER_BATCH, DueSlot
 from .identity import Identity
 from .joining import Joined, join
 from .labelling import Labelling
@@ -58,8 +59,6 @@ __all__ = [
 ]
 
 # What follows decides which bytes a batch leads to: to change one of them is to make a new form of the journal.
-SLOTS_PER_BATCH = 16
-"""At most so many slots that are due are emptied in one batch, the earliest first."""
 YOUNG = 1_000
 """A tenant with fewer labels than this …"""
 YOUNG_CHUNK = 50
@@ -74,8 +73,8 @@ class Given:
     asked: Asked
     entries: Mapping[bytes, bytes | None]
     """the stored entry of every id asked for"""
-    slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]]
-    """every due slot"""
+    due: Mapping[int, DueSlot]
+    """what the batch takes of the slots that are over"""
     clock: int
     terms: Terms
     acknowledged: Sequence[tuple[str, int]] = ()
@@ -88,14 +87,14 @@ def step(
     partition: Partition,
     asked: Asked,
     entries: Mapping[bytes, bytes | None],
-    slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
+    due: Mapping[int, DueSlot],
     clock: int,
     terms: Terms,
     acknowledged: Sequence[tuple[str, int]] = (),
     drawn: Mapping[str, Mapping[str, Drawn]] = MappingProxyType({}),
 ) -> Outcome:
     """Decide and learn: one batch, of which ``Given`` says what it is made of."""
-    return steps([Given(partition, asked, entries, slabs, clock, terms, acknowledged, drawn)])[0]
+    return steps([Given(partition, asked, entries, due, clock, terms, acknowledged, drawn)])[0]
 
 
 def steps(given: Sequence[Given]) -> list[Outcome]:
@@ -155,7 +154,7 @@ class _Step(Labelling):
             self.outcome.decisions = [
                 Made(event.tenant, made[raw.offset], raw.headers) for raw, event, _ in requests if raw.offset in made
             ]
-        return self.write(emptied=self.given.slabs)
+        return self.write(emptied=self.given.due)
 
     # Requests
 
@@ -284,12 +283,12 @@ class _Step(Labelling):
     # Time
 
     def sweep(self) -> dict[str, Joined]:
-        """Empty the slots that are due: expire what still waits, delete what nobody needs, move the rest on."""
+        """Empty what is taken of due slots: expire what still waits, delete what nobody needs, move the rest on."""
         joined: dict[str, Joined] = {}
         dropped: dict[str, list[int]] = {}
         changed = self.changed
-        for slot, waiting in sorted(self.given.slabs.items()):
-            for key, stored in waiting:
+        for slot, due in sorted(self.given.due.items()):
+            for key, stored in due.entries:
                 entry = changed.get(key, stored)
                 if entry is None:
                     continue

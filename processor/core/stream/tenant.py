@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -218,7 +219,7 @@ class Tenant:
     ) -> Tenant:
         """Rebuild a tenant from its own fields; ``rules_for`` gives the rules of a name."""
         head = number.to_bytes(2, "big")
-        _, name, names, axes_names, tally, recorded, waits = msgspec.msgpack.decode(fields[b"t" + head])
+        name, names, axes_names, tally, recorded, waits = _own_field(fields[b"t" + head])
         rules = rules_for(name)
         if rules is None:
             raise IncompatibleState(
@@ -258,6 +259,32 @@ class Tenant:
         number = self.names.policies.known[policy]
         digit = entry.decided[number] if number < len(entry.decided) else 0
         return self.names.labels[digit - 1] if digit else None
+
+
+def check_form(what: str, form: object, known: int) -> None:
+    """Refuse a stored field of another form: a later version wrote it, and what it means is not known here."""
+    if form != known:
+        raise IncompatibleState(
+            f"the stored {what} is of form {form} and this version reads {known}: run the version that wrote it, or "
+            "`gforce rebuild` with the version that wrote the changelog"
+        )
+
+
+_OwnField = tuple[str, list[list[str]], list[list[str]], list[tuple[str, int]], str, list[Any]]
+"""name, names, axes, tally, recorded, waits"""
+
+
+def _own_field(data: bytes) -> _OwnField:
+    """The tenant's own field without its form, which is checked."""
+    try:
+        form, *rest = msgspec.msgpack.decode(data, type=list[Any])
+        check_form("tenant", form, BINARY_FORM)
+        field: _OwnField = msgspec.convert(rest, type=_OwnField)
+    except (msgspec.MsgspecError, ValueError) as error:
+        if isinstance(error, IncompatibleState):
+            raise
+        raise IncompatibleState(f"a stored tenant is damaged: {error}. Rebuild it") from None
+    return field
 
 
 ToWrite = tuple[Writes, Sequence[tuple[Tenant, Tenant | None]]]

@@ -8,7 +8,8 @@ arguments, numbers big-endian:
     e id16                    delete an entry
     S u16 field u32 value     set a state field (a tenant's counters)
     s u16 field               delete a state field
-    D u32 slot u64 seq u32 ids    put ids (16 bytes each) into the slab of a slot, under the sequence that wrote them
+    D u32 slot u64 seq u32 ids    put ids (16 bytes each) into the slab of a slot, under the sequence that wrote them;
+                                  without ids, what was put there under this sequence goes
     d u32 slot                drop the slab of a slot
 """
 

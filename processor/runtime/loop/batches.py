@@ -12,6 +12,7 @@ from processor.adapters.store import Page, View
 from processor.core.stream.batch import hashes_of
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import (
+    JOURNAL_FORM,
     ChangelogRecord,
     JournalRecord,
     Range,
@@ -103,6 +104,7 @@ class Batch:
         requests, feedback = self.question.ranges.result().values()
         of_decisions, of_state = self.digests.result()
         return JournalRecord(
+            form=JOURNAL_FORM,
             lineage=identity.lineage,
             partition=self.owned.number,
             partitions=self.before.partitions,
@@ -120,6 +122,7 @@ class Batch:
             configs=outcome.configs,
             acknowledged=self.acknowledged,
             poison=self.poison,
+            topics=self.owned.topic_ids,
             version=__version__,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from processor.core.stream.expiry import DueSlot
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import Asked, Outcome, Raw, Terms, apart, decode, step
 
@@ -16,7 +17,7 @@ def step_around_faults(
     taken: tuple[list[Raw], list[Raw]],
     asked: Asked,
     entries: Mapping[bytes, bytes | None],
-    slabs: Mapping[int, Sequence[tuple[bytes, bytes | None]]],
+    due: Mapping[int, DueSlot],
     clock: int,
     now: int,
     terms: Terms,
@@ -29,12 +30,12 @@ def step_around_faults(
     ``poison`` are those found before, which ``asked`` is without; what is found now is added to them.
     """
     try:
-        return step(partition, asked, entries, slabs, clock, terms, acknowledged)
+        return step(partition, asked, entries, due, clock, terms, acknowledged)
     except Exception as error:  # the boundary that keeps a partition moving
         report(error)
     poison |= _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, terms, poison)
     without = decode(*taken, partition.number, partition.partitions, now, terms, poison)
-    return step(partition, without, entries, slabs, clock, terms, acknowledged)
+    return step(partition, without, entries, due, clock, terms, acknowledged)
 
 
 def _bisect(

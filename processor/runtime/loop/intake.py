@@ -11,7 +11,7 @@ from processor.core.stream.step import Raw, Terms
 
 from .held import takeable
 from .owned import Owned, Pace
-from .recovery import Topics
+from .topics import Topics
 
 MOST_BYTES_HELD = 64 << 20
 """of one input of a partition, or it is paused"""

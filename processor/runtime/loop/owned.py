@@ -42,6 +42,15 @@ class Pace:
     """how much of a snapshot goes along with one batch"""
 
 
+@dataclass(frozen=True)
+class Quarantine:
+    """Why a partition stands still until a person says go on, while all others go on."""
+
+    reason: str
+    by_process: bool
+    """the cause is this process' configuration or version, and not the partition's data: others may do better"""
+
+
 @dataclass
 class Owned:
     """A partition this process owns, from the moment both its inputs are assigned."""
@@ -61,6 +70,9 @@ class Owned:
     progress_at: int = 0
     idle_at: int = 0
     breaker: Breaker = field(default_factory=Breaker)
+    quarantine: Quarantine | None = None
+    suspect: bool = False
+    """Kafka has refused a transaction with its batch in it: the next one has no other"""
     snapshots: Snapshots = field(default_factory=Snapshots)
     paused: set[str] = field(default_factory=set)
     """inputs not read from until half of what is held is committed"""
@@ -69,6 +81,10 @@ class Owned:
     applying: Future[Applied] | None = None
     """the store is being told of the last batch"""
     trouble: str = ""
+    store_error: str = ""
+    """the last call to the store failed, for this reason"""
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    """Kafka's ids of the inputs, by input"""
     poison: Poison = field(default_factory=set)
     """records found to be at fault and not committed yet: they are looked for once, however often their batch is"""
     at_most: int = MOST_RECORDS
@@ -77,6 +93,11 @@ class Owned:
     @property
     def ready(self) -> bool:
         return self.partition is not None
+
+    @property
+    def stopped(self) -> bool:
+        """It waits for a person."""
+        return self.breaker.open or self.quarantine is not None
 
     @property
     def buffered(self) -> int:

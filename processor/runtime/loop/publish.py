@@ -10,7 +10,7 @@ from processor.adapters.log import At, Headers, Output
 from processor.core.stream.step import REQUESTS, DeadLetter, Made
 
 from .batches import Batch
-from .recovery import Topics
+from .topics import Topics
 
 MAX_DEAD_LETTER = 900_000
 """A larger record could be consumed but not produced: only its beginning is kept, with length and SHA-256."""

@@ -6,54 +6,24 @@ of what is committed, because it is written only after the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
-from processor.adapters.log import At, Committed, Reader, Retry, Stop
-from processor.adapters.store import Applied, Store
-from processor.core.stream.batch import FEEDBACK, REQUESTS, Terms
+from processor.adapters.log import At, Reader, Retry, Stop
+from processor.adapters.store import Applied, Store, StoreDamaged
+from processor.core.errors import ForeignRecordError, IncompatibleState
+from processor.core.stream.batch import Terms
 from processor.core.stream.identity import GENESIS, Identity
-from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest
+from processor.core.stream.journal import ChangelogRecord
 from processor.core.stream.partition import Partition, RulesFor, partition_from_fields, stored_partitions
+
+from .anchor import Anchor, Anchors, Notify, Positions, foreign_record
+from .topics import Topics as Topics
 
 AT_ONCE = 2 << 20
 """bytes of the changelog that the store takes in one call: many, for its sake, and not so many that it blocks"""
-
-
-@dataclass(frozen=True)
-class Topics:
-    """Full topic names."""
-
-    requests: str
-    feedback: str
-    decisions: str
-    journal: str
-    changelog: str
-    dead_letters: str
-    alerts: str
-
-    @property
-    def inputs(self) -> tuple[str, str]:
-        return (self.requests, self.feedback)
-
-    @property
-    def alike(self) -> tuple[str, ...]:
-        """Those that must have the same number of partitions."""
-        return (self.requests, self.feedback, self.journal, self.changelog)
-
-    @property
-    def sources(self) -> dict[str, str]:
-        """Which of the core's inputs each of them is."""
-        return {self.requests: REQUESTS, self.feedback: FEEDBACK}
-
-
-class Positions(Protocol):
-    """What recovery asks of the group; a member answers it (``Input``), and an operator's command without being one."""
-
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +33,8 @@ class Recovered:
     """next offset of each input"""
     replayed: int
     """batches taken from the changelog"""
+    topic_ids: dict[str, str]
+    """Kafka's ids of the inputs, by input"""
 
 
 def check_slot(partition: Partition, terms: Terms) -> None:
@@ -71,7 +43,7 @@ def check_slot(partition: Partition, terms: Terms) -> None:
         return
     before = msgspec.json.decode(partition.terms, type=_Slot).slot
     if before != terms.slot:
-        raise Stop(
+        raise IncompatibleState(
             f"processing.slot_ms is {terms.slot} and the state of partition {partition.number} was made with {before}: "
             "all pending decisions would expire at once, or never. Set it back, or start a new lineage with "
             "`gforce reset`."
@@ -93,6 +65,15 @@ class Recovery:
     rules_for: RulesFor
     new_lineage: Callable[[], str]
     at_once: int = AT_ONCE
+    notify: Notify = lambda event, details: None
+
+    @property
+    def anchors(self) -> Anchors:
+        return Anchors(self.topics, self.input, self.reader, self.notify)
+
+    def anchor(self, number: int) -> Anchor | None:
+        """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
+        return self.anchors.of(number)
 
     def recover(self, number: int, partitions: int, token: bytes) -> Recovered:
         """Raises Retry to be tried again, Stop where a person must act."""
@@ -100,7 +81,7 @@ class Recovery:
         anchor = self.anchor(number)
         if anchor is None:
             return self._fresh(number, partitions, token)
-        committed, positions = anchor
+        committed, positions = anchor.identity, anchor.positions
         if committed.sequence == 0:
             return self._begun(number, partitions, token, committed, positions)
         replayed = self._bring_to(number, token, committed)
@@ -110,10 +91,11 @@ class Recovery:
             raise Stop(
                 f"partition {number} was made with {count} partitions of {self.topics.requests} and there are now "
                 f"{partitions}: tenants would move between partitions and lose their state. Restore the count, or "
-                "start a new lineage with `gforce reset`."
+                "start a new lineage with `gforce reset`.",
+                number,
             )
         partition = partition_from_fields(number, partitions, committed, fields, self.rules_for)
-        return Recovered(partition, positions, replayed)
+        return Recovered(partition, positions, replayed, self._topic_ids())
 
     def _fresh(self, number: int, partitions: int, token: bytes) -> Recovered:
         """Nothing was ever committed: start at the beginning, under a new lineage."""
@@ -125,74 +107,11 @@ class Recovery:
     ) -> Recovered:
         """The beginning of a lineage; ``gforce reset`` commits one with where it is to start."""
         self.store.wipe(number, token)
-        return Recovered(Partition(number, partitions, identity), positions, 0)
+        return Recovered(Partition(number, partitions, identity), positions, 0, self._topic_ids())
 
-    # What was committed
-
-    def anchor(self, number: int) -> tuple[Identity, dict[str, int]] | None:
-        """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
-        places = [At(topic, number) for topic in self.topics.inputs]
-        committed = self._committed(places)
-        known = [committed.get(place) for place in places]
-        if all(position is None for position in known):
-            return self._anchor_from_journal(number)
-        identities = set()
-        positions = {}
-        for place, position in zip(places, known, strict=True):
-            identity = Identity.parse(position.metadata) if position else None
-            if position is None or identity is None:
-                raise Stop(
-                    f"the group's offset of {place.topic} [{number}] is {'foreign' if position else 'missing'}: "
-                    "somebody else commits for this group, or offsets were reset by hand. Use a group of its own, or "
-                    "start a new lineage with `gforce reset`."
-                )
-            self._check_kept(place, position.offset)
-            identities.add(identity)
-            positions[place.topic] = position.offset
-        if len(identities) != 1:
-            raise Stop(
-                f"the two inputs of partition {number} were committed at different states "
-                f"{sorted(map(str, identities))}: offsets were reset by hand. Start a new lineage with `gforce reset`."
-            )
-        return identities.pop(), positions
-
-    def _committed(self, places: list[At]) -> dict[At, Committed | None]:
-        return self.input.committed(places)
-
-    def _check_kept(self, place: At, offset: int) -> None:
-        first, _ = self.reader.bounds(place)
-        if offset < first:
-            raise Stop(
-                f"{place.topic} [{place.partition}] was read up to {offset} and now starts at {first}: records were "
-                "deleted before they were processed. Raise the topic's retention; to go on without them use "
-                "`gforce reset`."
-            )
-
-    def _anchor_from_journal(self, number: int) -> tuple[Identity, dict[str, int]] | None:
-        """The group's offsets have expired, or there never were any: the last journal record is the authority."""
-        last = self._last(At(self.topics.journal, number))
-        if last is None:
-            return None
-        record, digest = last
-        identity = Identity(record.lineage, record.sequence, digest)
-        positions = {self.topics.requests: record.requests.next, self.topics.feedback: record.feedback.next}
-        for topic, offset in positions.items():
-            self._check_kept(At(topic, number), offset)
-        return identity, positions
-
-    def _last(self, at: At) -> tuple[JournalRecord, str] | None:
-        first, end = self.reader.bounds(at)
-        step = 16
-        while end > first:
-            start = max(first, end - step)
-            records = [record for record in self.reader.read(at, start, end) if record.value]
-            if records:
-                value = records[-1].value or b""
-                return JournalRecord.decode(value), digest(value)
-            if start == first:
-                break
-            step *= 4
-        return None
+    def _topic_ids(self) -> dict[str, str]:
+        sources = self.topics.sources
+        return {sources[topic]: id for topic, id in self.reader.topic_ids(self.topics.inputs).items()}
 
     # Bringing the store there
 
@@ -204,60 +123,92 @@ class Recovery:
         return fields
 
     def _bring_to(self, number: int, token: bytes, committed: Identity) -> int:
-        stored = self.store.look_up(number, token, [], due=0, most=0).identity
+        try:
+            stored = self.store.look_up(number, token, [], due=0, most=0).identity
+        except StoreDamaged as error:
+            self.notify("store damaged", {"partition": number, "why": str(error)})
+            stored = None
         if stored == committed:
             return 0
         if stored is not None and stored.lineage == committed.lineage and stored.sequence > committed.sequence:
             raise Stop(
                 f"the store holds batch {stored.sequence} of partition {number} and Kafka committed only "
                 f"{committed.sequence}: Kafka has lost committed data (an unclean leader election?). Check the broker; "
-                "`gforce rebuild` makes the store follow Kafka."
+                "`gforce rebuild` makes the store follow Kafka.",
+                number,
             )
         behind = stored is not None and stored.lineage == committed.lineage and stored.sequence < committed.sequence
         if behind and stored is not None:
             try:
                 return self._catch_up(number, token, stored, committed)
-            except _NotContinuous:
+            except (NotContinuous, StoreDamaged):
                 pass  # the changelog no longer reaches back, or the store is not of this history
         self.store.wipe(number, token)
         try:
             return self._catch_up(number, token, Identity(committed.lineage, 0, GENESIS), committed)
-        except _NotContinuous as gap:
-            raise Stop(
-                f"the changelog of partition {number} does not lead to batch {committed.sequence}: {gap}. Records of "
-                f"{self.topics.changelog} were deleted or altered. Restore them from a copy; to go on without them use "
-                "`gforce reset`."
-            ) from None
+        except NotContinuous as gap:
+            raise self.refusal(number, committed, gap) from None
+
+    def refusal(self, number: int, committed: Identity, gap: NotContinuous) -> Stop:
+        """What to tell a person of a changelog that does not lead to the committed state."""
+        return Stop(
+            f"the changelog of partition {number} does not lead to batch {committed.sequence}: {gap}. Records of "
+            f"{self.topics.changelog} were deleted or altered. Restore them from a copy; to go on without them use "
+            "`gforce reset`.",
+            number,
+        )
 
     def _catch_up(self, number: int, token: bytes, stored: Identity, committed: Identity) -> int:
         """Apply the changelog from the stored state on, until it is what was committed."""
         replayed = 0
         filling = _Filling(self.store, number, token, stored, self.at_once)
+        try:
+            for batch in self.leading(number, stored, committed):
+                filling.add(Identity(batch.lineage, batch.sequence, batch.digest), batch.writes)
+                replayed += 1
+        except Retry:
+            filling.flush()  # the next attempt goes on from here
+            raise
+        filling.flush()
+        return replayed
+
+    def leading(self, number: int, stored: Identity, committed: Identity) -> Iterator[ChangelogRecord]:
+        """The batches that lead from the stored state to the committed one. Changes nothing.
+
+        Each names the digest of the one before it, so a record that is not of this chain is told from one that is,
+        and skipped. Raises NotContinuous where the chain has a gap, Retry where its end may still come.
+        """
+        reached, beyond = stored, ""
         for batch in self._batches(number, stored):
-            reached = filling.reached
             starts_over = reached.sequence == 0 and batch.snapshot
             if batch.lineage != committed.lineage or batch.sequence <= reached.sequence:
                 continue
             if not starts_over and (batch.sequence, batch.previous) != (reached.sequence + 1, reached.digest):
-                raise _NotContinuous(f"batch {reached.sequence} is followed by {batch.sequence}")
-            after = Identity(batch.lineage, batch.sequence, batch.digest)
-            if after.sequence == committed.sequence and after != committed:
-                raise _NotContinuous(f"batch {after.sequence} is not the one that was committed")
-            filling.add(after, batch.writes)
-            replayed += 1
-            if after == committed:
-                filling.flush()
-                return replayed
-        filling.flush()
+                beyond = beyond or f"batch {reached.sequence} is followed by {batch.sequence}"
+                continue
+            reached = Identity(batch.lineage, batch.sequence, batch.digest)
+            if reached.sequence == committed.sequence and reached != committed:
+                raise NotContinuous(f"batch {reached.sequence} is not the one that was committed")
+            yield batch
+            if reached == committed:
+                return
         # An end of file before the committed batch means wait: the markers of one transaction land one by one.
+        if beyond or self._has_ended(number, reached, committed):
+            raise NotContinuous(beyond or f"it ends at batch {reached.sequence}")
         raise Retry(f"the changelog of partition {number} has not reached batch {committed.sequence} yet")
+
+    def _has_ended(self, number: int, reached: Identity, committed: Identity) -> bool:
+        """Whether nothing more will come: no transaction is open, and none has ended since the changelog was read."""
+        if not self.reader.settled(At(self.topics.changelog, number)):
+            return False
+        more = [b for b in self._batches(number, reached) if b.lineage == committed.lineage]
+        return not any(batch.sequence > reached.sequence for batch in more)
 
     def _batches(self, number: int, stored: Identity) -> Iterator[ChangelogRecord]:
         """Whole batches of the changelog, from somewhere before the one that is needed next."""
         at = At(self.topics.changelog, number)
         parts: list[ChangelogRecord] = []
-        for record in self.reader.read(at, self._start_of(at, stored)):
-            piece = ChangelogRecord.decode(record.value or b"")
+        for _, piece in self._pieces(at, self._start_of(at, stored)):
             if piece.part == 0:
                 parts = []
             parts.append(piece)
@@ -288,9 +239,15 @@ class Recovery:
         return low
 
     def _first_piece(self, at: At, start: int, stop: int) -> ChangelogRecord | None:
-        for record in self.reader.read(at, start, min(start + 16, stop)):
-            return ChangelogRecord.decode(record.value or b"")
-        return None
+        return next((piece for _, piece in self._pieces(at, start, min(start + 16, stop))), None)
+
+    def _pieces(self, at: At, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
+        """Records of the changelog with their offsets; those that are not ours are skipped and told of."""
+        for record in self.reader.read(at, start, stop):
+            try:
+                yield record.offset, ChangelogRecord.decode(record.value or b"")
+            except ForeignRecordError as error:
+                foreign_record(self.notify, at, record.offset, error)
 
 
 @dataclass
@@ -326,5 +283,5 @@ class _Filling:
         self.stored, self._writes, self._size = self.reached, [], 0
 
 
-class _NotContinuous(Exception):
+class NotContinuous(Exception):
     """The changelog does not lead from the stored state to the committed one."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from processor.adapters.codec import Codec
-from processor.adapters.log import At, Committed, Fenced, LogError, Output, Retry, Rewind, Unknown
+from processor.adapters.log import At, Committed, Fenced, LogError, Output, Retry, Rewind, Stop, Unknown
 
 from .batches import Batch
 from .publish import publish, record
-from .recovery import Topics
+from .topics import Topics
 
 
 class Fate(Enum):
@@ -26,6 +26,8 @@ class Fate(Enum):
     """only the stable committed offsets can tell: their partitions are recovered"""
     FENCED = auto()
     """another process has taken over this one's name, or the group went on without it: all is recovered"""
+    REFUSED = auto()
+    """Kafka refuses something that one of them sends, and would refuse it again"""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,10 @@ class Transactions:
             self.totals["transactions_aborted"] += 1
             self._abort(output)
             return Ended(Fate.ABORTED, sent, str(error))
+        except Stop as error:
+            self.totals["transactions_aborted"] += 1
+            self.close()
+            return Ended(Fate.REFUSED, sent, str(error))
 
     def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
         """As the member that read the batches: the broker checks the generation, not who owns what."""

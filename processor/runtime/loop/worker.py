@@ -20,12 +20,15 @@ from processor.adapters.store import (
     Applied,
     Page,
     Store,
+    StoreDamaged,
     StoreError,
     StoreFenced,
     StoreUnavailable,
     StoreUnusable,
     View,
 )
+from processor.core.errors import IncompatibleState
+from processor.core.stream.expiry import is_cut_short
 from processor.core.stream.identity import Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import SLOTS_PER_BATCH, Asked, Outcome, Terms, advanced, decode, due_slot
@@ -36,14 +39,17 @@ from .faults import step_around_faults
 from .held import Held
 from .intake import TIMESTAMP, Intake
 from .latencies import Latencies
-from .owned import MOST_RECORDS, Owned, Pace
-from .recovery import Recovery, Topics, check_slot
+from .owned import MOST_RECORDS, Owned, Pace, Quarantine
+from .recovery import Recovery, check_slot
+from .topics import Topics
 from .transactions import Fate, Transactions
 
 MOST_JOURNALED = 2 << 20
 """Bytes of configurations in one batch: with more of them the journal's record would not fit into a message."""
 LONG = 1_000
 """Milliseconds after which an answer that did not come was waited for."""
+SOON = 60_000
+"""Milliseconds: a partition that was idle for so long is looked after at once."""
 LARGEST_TRANSACTION = 200_000
 """Records that are waited for, however many tenants there are."""
 
@@ -90,7 +96,9 @@ class Worker:
         self.input = make_input(self)
         self.intake = Intake(topics, self.input, terms, pace, wall, tick, codec)
         self.transactions = Transactions(topics, make_output, codec, tick, pace.retry_after // 10, self.totals)
-        self.recovery = Recovery(topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex())
+        self.recovery = Recovery(
+            topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex(), notify=notify
+        )
 
     # The loop
 
@@ -106,6 +114,8 @@ class Worker:
             self.totals["polls_failed"] += 1
             for owned in self.owned.values():
                 owned.trouble = str(error)
+        except Stop as error:
+            self._contain(error)
         committed = False
         if self.transactions.open():
             self._hear_applied()
@@ -130,15 +140,20 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """It owns something and all of it is recovered."""
-        return bool(self.owned) and all(owned.ready for owned in self.owned.values())
+        """It owns something and all of it is recovered, but for what waits for a person through no fault of ours."""
+        return bool(self.owned) and all(
+            owned.ready or (owned.quarantine is not None and not owned.quarantine.by_process)
+            for owned in self.owned.values()
+        )
 
     def resume(self, number: int) -> bool:
-        """After the breaker: a person says the stream is right."""
+        """A person says go on: the stream is right, or what kept the partition in quarantine is mended."""
         owned = self.owned.get(number)
-        if owned is None or not owned.breaker.open:
+        if owned is None or not owned.stopped:
             return False
-        owned.breaker.resume()
+        if owned.breaker.open:
+            owned.breaker.resume()
+        owned.quarantine = None
         self._forget(owned, "resumed")
         return True
 
@@ -185,15 +200,32 @@ class Worker:
 
     def _recover(self) -> None:
         for owned in list(self.owned.values()):
-            if owned.ready or owned.breaker.open or self.tick() < owned.retry_at:
+            if owned.ready or owned.stopped or self.tick() < owned.retry_at:
                 continue
             try:
                 self._recover_one(owned)
+            except (Stop, StoreUnusable) as error:
+                self._contain(error)
+            except IncompatibleState as error:
+                self._quarantine(owned, str(error), by_process=True)
             except (Retry, Fenced, StoreError) as error:
-                if isinstance(error, StoreUnusable):
-                    raise
                 owned.retry_at = self.tick() + self.pace.retry_after
                 owned.trouble = str(error)
+                owned.store_error = str(error) if isinstance(error, StoreError) else ""
+
+    def _contain(self, error: Stop | StoreUnusable) -> None:
+        """Quarantine the partition that this concerns; what concerns the whole process ends it."""
+        owned = self.owned.get(-1 if error.partition is None else error.partition)
+        if owned is None:
+            raise error
+        self._quarantine(owned, str(error))
+
+    def _quarantine(self, owned: Owned, why: str, by_process: bool = False) -> None:
+        """Stop one partition until a person says go on: it must not take the others down."""
+        self._forget(owned, why)
+        owned.quarantine, owned.store_error, owned.suspect = Quarantine(why, by_process), "", False
+        self.totals["quarantines"] += 1
+        self.notify("quarantined", {"partition": owned.number, "why": why})
 
     def _recover_one(self, owned: Owned) -> None:
         partitions = self._partitions()
@@ -202,6 +234,7 @@ class Worker:
         recovered = self.recovery.recover(owned.number, partitions, owned.token)
         check_slot(recovered.partition, self.terms)
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
+        owned.topic_ids, owned.store_error = recovered.topic_ids, ""
         owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
         owned.last_timestamp, owned.trouble = {}, ""
         owned.progress_at = self.tick()
@@ -231,6 +264,10 @@ class Worker:
             )
         return counts[self.topics.requests] or 0
 
+    def _restore(self, owned: Owned, damage: StoreDamaged) -> None:
+        self.totals["store_damaged"] += 1
+        self._forget(owned, str(damage))
+
     def _forget(self, owned: Owned, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         self.notify("recovering", {"partition": owned.number, "why": why})
@@ -257,7 +294,7 @@ class Worker:
     def _able(self) -> list[Owned]:
         """The partitions that may commit now."""
         now = self.tick()
-        ready = [owned for owned in self.owned.values() if owned.ready and not owned.breaker.open]
+        ready = [owned for owned in self.owned.values() if owned.ready and not owned.stopped]
         return [owned for owned in ready if now >= owned.retry_at and self.intake.knows_the_time(owned)]
 
     def _enough(self) -> int:
@@ -274,6 +311,8 @@ class Worker:
 
     def _commit(self, due: Sequence[Owned]) -> bool:
         """One transaction for all of these; True if anything was committed."""
+        if suspects := [owned for owned in due if owned.suspect]:
+            due = suspects[:1]
         ended = self.transactions.send(self._stepped(self._questions(due)))
         again_at = self.tick() + self.pace.retry_after // 10
         theirs = [batch.owned for batch in ended.batches]
@@ -285,6 +324,11 @@ class Worker:
             case Fate.ABORTED:
                 for owned in theirs:
                     owned.retry_at, owned.trouble = again_at, ended.why
+            case Fate.REFUSED if len(theirs) == 1:
+                self._quarantine(theirs[0], ended.why)
+            case Fate.REFUSED:
+                for owned in theirs:  # each by itself, to see whose it is
+                    owned.suspect, owned.trouble = True, ended.why
             case Fate.UNKNOWN | Fate.FENCED:
                 for owned in theirs if ended.fate is Fate.UNKNOWN else list(self.owned.values()):
                     self._forget(owned, ended.why)
@@ -352,23 +396,31 @@ class Worker:
             self.totals["fenced_by_store"] += owned.ready  # if not, the apply before this was told so already
             self._forget(owned, "another process has claimed this partition")
             return None
-        except StoreUnusable:
-            raise
+        except StoreDamaged as error:
+            self._restore(owned, error)
+            return None
+        except StoreUnusable as error:
+            self._contain(error)
+            return None
         except StoreError as error:
             now = self.tick()
             if now - asked_at > LONG:
                 self._store_away_until = now + self.pace.retry_after
             if owned.ready:
                 owned.retry_at, owned.trouble = now + self.pace.retry_after, str(error)
+            owned.store_error = str(error)
             return None
+        owned.store_error = ""
         partition = owned.partition
         if partition is None:
             return None
         if not self._is_current(view, partition):
             self._forget(owned, "the store is not at the state in memory")
             return None
-        if not question.seen and not view.slabs and not owned.acknowledged:
+        if not question.seen and not view.due and not owned.acknowledged:
             return None
+        if is_cut_short(view.due):
+            owned.idle_at = self.tick() - SOON
         if self._breaks(owned, asked, question.seen):
             return None
         outcome = step_around_faults(
@@ -376,7 +428,7 @@ class Worker:
             question.inputs,
             asked,
             dict(zip(question.ids, view.entries, strict=True)),
-            view.slabs,
+            view.due,
             question.clock,
             question.now,
             self.terms,
@@ -393,7 +445,8 @@ class Worker:
         return batch
 
     def _look_up(self, owned: Owned, ids: list[bytes], clock: int) -> View:
-        return self.store.look_up(owned.number, owned.token, ids, due_slot(clock, self.terms.slot), SLOTS_PER_BATCH)
+        due = due_slot(clock, self.terms.slot)
+        return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH, self.terms.sweep)
 
     def _is_current(self, view: View, partition: Partition) -> bool:
         if view.identity is None:
@@ -437,7 +490,7 @@ class Worker:
         self.latencies.note(map(TIMESTAMP, batch.taken[self.topics.requests]), self.wall())
         owned.let_go({topic: len(raws) for topic, raws in batch.taken.items()})
         del owned.acknowledged[: len(batch.journal.acknowledged)]
-        owned.progress_at, owned.trouble = self.tick(), ""
+        owned.progress_at, owned.trouble, owned.suspect = self.tick(), "", False
         self._advance_snapshot(batch)
         owned.breaker.passed(
             batch.question.seen, batch.question.asked.garbage, self.pace.breaker_records, self.pace.breaker_share
@@ -465,11 +518,15 @@ class Worker:
             except StoreFenced:
                 self.totals["fenced_by_store"] += 1
                 self._forget(owned, "another process has claimed this partition")
-            except StoreUnusable:
-                raise
+            except StoreDamaged as error:
+                self._restore(owned, error)
+            except StoreUnusable as error:
+                self._contain(error)
             except StoreError as error:
                 self._forget(owned, str(error))
+                owned.store_error = str(error)
             else:
+                owned.store_error = ""
                 if applied is Applied.GAP:
                     self._forget(owned, "the store had lost state")
 

@@ -117,7 +117,7 @@ def foresee(place: Place, number: int, partitions: int) -> Forecast:
         anchor = place.recovery.anchor(number)
     except GForceError as error:
         return Forecast(number, None, stored, "refuse", str(error))
-    told = forecast(number, anchor[0] if anchor else None, stored)
+    told = forecast(number, anchor.identity if anchor else None, stored)
     if HEAD in fields and told.action in ("load", "catch up") and stored_partitions(fields) != partitions:
         detail = f"made with {stored_partitions(fields)} partitions, now {partitions}: restore the count or reset"
         return Forecast(number, told.committed, stored, "refuse", detail)

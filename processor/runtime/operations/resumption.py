@@ -36,7 +36,7 @@ def resumed(url: str, partition: int, token: Secret | None = None) -> Answer:
     if state is None:
         owns = ", ".join(sorted(states, key=int)) or "none"
         return Answer(partition, False, "", f"{base} does not own partition {partition}; it owns {owns}")
-    if state != "broken":
+    if state not in ("broken", "quarantined"):
         return Answer(partition, True, state, f"partition {partition} is {state}: there is nothing to resume")
     status, body = _ask(f"{base}/partitions/{partition}/resume", "POST", token)
     if status != 202:

@@ -94,6 +94,8 @@ TOTALS = (
     _counter("partitions_lost", "Partitions taken from us without asking."),
     _counter("snapshots", "Snapshots of a partition's state completed in the changelog."),
     _counter("breaker_trips", "Partitions stopped because most records were unreadable."),
+    _counter("quarantines", "Partitions put into quarantine: they stand still until a person resumes them."),
+    _counter("store_damaged", "Times a part of a partition's state was gone from the store and was reconstructed."),
     _counter("alerts_raised", "Alerts raised to the topic `alerts`."),
     _counter("alerts_cleared", "Alerts cleared on the topic `alerts`."),
 )
@@ -115,7 +117,13 @@ PROCESS = (
 )
 
 PARTITIONS = (
-    _gauge("partition_state", "1 for the state it is in: ready, recovering, stalled, broken.", "partition", "state"),
+    _gauge(
+        "partition_state",
+        "1 for the state it is in: ready, recovering, unavailable (the store does not answer), stalled (it has work "
+        "and does not move), broken (the breaker stopped it), quarantined (it waits for a person).",
+        "partition",
+        "state",
+    ),
     _gauge("partition_lag", "Records of the input that are not committed yet.", "topic", "partition"),
     _gauge("partition_still_seconds", "Seconds since the partition last made progress.", "partition"),
     _gauge("partition_pending_decisions", "Decisions that wait for their label.", "partition"),

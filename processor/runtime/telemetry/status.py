@@ -16,7 +16,7 @@ from processor.runtime.loop.worker import Owned, Worker
 class PartitionStatus:
     number: int
     state: str
-    """ready, recovering, stalled or broken"""
+    """ready, recovering, stalled, broken, quarantined or unavailable (the store does not answer)"""
     trouble: str
     sequence: int
     clock: int
@@ -27,6 +27,8 @@ class PartitionStatus:
     """seconds since it last moved"""
     lag: dict[str, int] = field(default_factory=dict)
     """records that are not committed yet, by topic; what cannot be known is missing"""
+    by_process: bool = False
+    """it is quarantined for this process' configuration or version"""
     waiting: float = 0.0
     """seconds it has had something to do and has not moved; an idle partition waits for nothing"""
 
@@ -45,8 +47,12 @@ class Status:
 
     @property
     def moving(self) -> bool:
-        """It owns something, and nothing of it stands still."""
-        return self.ready and all(partition.state == "ready" for partition in self.partitions)
+        """It owns something, and nothing of it stands still but what waits for a person through no fault of its own:
+        to restart this process would not help, and must not be waited for."""
+        return self.ready and all(
+            partition.state == "ready" or (partition.state == "quarantined" and not partition.by_process)
+            for partition in self.partitions
+        )
 
 
 def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
@@ -64,13 +70,10 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
 def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
     waiting = (now - _waits_since(owned)) / 1_000 if worker.intake.has_lag(owned) else 0.0
-    state = "broken" if owned.breaker.open else "ready" if owned.ready else "recovering"
-    if state != "broken" and waiting > stall_seconds:
-        state = "stalled"
     return PartitionStatus(
         number=owned.number,
-        state=state,
-        trouble=owned.trouble,
+        state=_state(owned, waiting > stall_seconds),
+        trouble=owned.quarantine.reason if owned.quarantine else owned.store_error or owned.trouble,
         sequence=partition.identity.sequence if partition else 0,
         clock=partition.clock if partition else 0,
         pending=partition.pending if partition else 0,
@@ -79,7 +82,20 @@ def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> 
         still=(now - owned.progress_at) / 1_000,
         lag=_lag(worker, owned),
         waiting=waiting,
+        by_process=owned.quarantine is not None and owned.quarantine.by_process,
     )
+
+
+def _state(owned: Owned, stalled: bool) -> str:
+    if owned.quarantine is not None:
+        return "quarantined"
+    if owned.breaker.open:
+        return "broken"
+    if stalled:
+        return "stalled"
+    if owned.store_error:
+        return "unavailable"
+    return "ready" if owned.ready else "recovering"
 
 
 def _waits_since(owned: Owned) -> int:

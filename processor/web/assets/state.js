@@ -27,10 +27,13 @@ export function stateOf(tenant, gap) {
 export const unattainable = (tenant) =>
   known(tenant.attainable) && known(tenant.tolerance) && tenant.attainable > tenant.tolerance;
 
+// States of a partition in which nothing is decided and nothing comes back by itself within moments.
+const STOPPED = new Set(["stalled", "broken", "quarantined", "unavailable"]);
+
 // Whether decisions are made at all. null if they are.
 export function standing(partitions) {
   if (!partitions.length) return { level: 2, word: "No partition", text: "No partition is owned", detail: "Others have them all, or the broker has given none yet: nothing is decided here." };
-  const still = partitions.filter(({ state }) => state === "stalled" || state === "broken").length;
+  const still = partitions.filter(({ state }) => STOPPED.has(state)).length;
   if (still) return { level: 3, word: "Standing still", text: `Decisions stand still${share(still, partitions.length)}`, detail: "" };
   const coming = partitions.filter(({ state }) => state !== "ready").length;
   if (coming) return { level: 2, word: "Recovering", text: `No decisions yet${share(coming, partitions.length)}`, detail: "Their state is being recovered." };

@@ -1,8 +1,10 @@
 -- ARGV[2]: the identity after. ARGV[3]: the sequence before. ARGV[4]: packed writes (see core/writes.py).
+-- ARGV[5]: '1' if entries were written just before in the same transaction, so that their number says nothing.
 -- The blob is read to its end before anything is written, so a broken one changes nothing.
 if fenced() then return FENCED end
+local damage = damaged(ARGV[5] == '1')
+if damage then return damage end
 
-local IDENTITY = '^1:([^:]+):(%d+):'
 local BLOB, LENGTH = ARGV[4], #ARGV[4]
 local sub, byte = string.sub, string.byte -- looked up once: this loop is most of the time
 
@@ -168,6 +170,9 @@ for slot in pairs(slabs) do
   if is_elsewhere(slot) then return elsewhere(slot) end
 end
 
+-- Until all is written nobody can say how large the state is. A command that a full server refuses comes first: after
+-- the first write it would refuse none.
+redis.call('HSET', META, 'sizes', '')
 for _, span in ipairs(spans) do
   write_entries(span[1], span[2])
 end
@@ -176,5 +181,5 @@ write(FIELDS, fields)
 for slot, change in pairs(slabs) do
   write_slab(slot, change)
 end
-redis.call('HSET', META, 'identity', ARGV[2])
+redis.call('HSET', META, 'identity', ARGV[2], 'sizes', sizes(ARGV[2]))
 return 'done'

@@ -13,6 +13,32 @@ local function fenced()
   return redis.call('HGET', META, 'token') ~= ARGV[1]
 end
 
+-- How large the last apply left the state, and after which batch. A state that an earlier version has written since
+-- says nothing of it: its batch is another one.
+local IDENTITY = '^1:([^:]+):(%d+):'
+local SIZES = '^1:(%d+):(%d+):(%d+):(%d+)$'
+
+local function size(count, key)
+  return string.format('%.0f', redis.call(count, key))
+end
+
+local function sizes(identity)
+  local _, sequence = string.match(identity, IDENTITY)
+  return table.concat({ '1', sequence, size('HLEN', ENTRIES), size('HLEN', FIELDS), size('ZCARD', SLOTS) }, ':')
+end
+
+-- Whether something of the state is gone: somebody deleted it, or a memory policy did.
+local function damaged(entries_change)
+  local meta = redis.call('HMGET', META, 'identity', 'sizes')
+  if not (meta[1] and meta[2]) then return nil end
+  local _, sequence = string.match(meta[1], IDENTITY)
+  local left, entries, fields, slots = string.match(meta[2], SIZES)
+  if left ~= sequence then return nil end
+  if (entries_change or size('HLEN', ENTRIES) == entries)
+    and size('HLEN', FIELDS) == fields and size('ZCARD', SLOTS) == slots then return nil end
+  return redis.error_reply('DAMAGED left as ' .. meta[2] .. ' and found as ' .. sizes(meta[1]))
+end
+
 local function slab(slot)
   return string.sub(META, 1, -5) .. 'slab:' .. slot
 end

@@ -1,6 +1,6 @@
 -- The identity goes first: what a failed call leaves behind must not look like a state.
 if fenced() then return FENCED end
-redis.call('HDEL', META, 'identity')
+redis.call('HDEL', META, 'identity', 'sizes')
 for _, slot in ipairs(redis.call('ZRANGE', SLOTS, 0, -1)) do
   if is_elsewhere(slot) then return elsewhere(slot) end
   redis.call('UNLINK', slab(slot))
