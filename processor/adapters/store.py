@@ -122,10 +122,10 @@ class Store(Protocol):
         """The same as ``apply``, for as many writes as a restore has."""
 
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All state fields (not the entries) with their values. Raises StoreFenced."""
+        """All state fields (not the entries) with their values. Raises StoreFenced and StoreDamaged."""
 
     def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
-        """A piece of the whole state, about ``most`` bytes, for a snapshot. Raises StoreFenced."""
+        """A piece of the whole state, about ``most`` bytes, for a snapshot. Raises StoreFenced and StoreDamaged."""
 
     def wipe(self, partition: int, token: bytes) -> None:
         """Forget this partition's state, but not who has claimed it. Raises StoreFenced."""

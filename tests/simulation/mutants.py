@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from processor.adapters.log import At, Committed, Membership, Output
-from processor.adapters.store import Applied, Identity, View
+from processor.adapters.log import At, Committed, Membership, Output, Stop
+from processor.adapters.store import Applied, Identity, StoreUnusable, View
+from processor.core.stream.journal import ChangelogRecord, JournalRecord
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import Outcome, Raw
-from processor.runtime.loop.anchor import Anchors
+from processor.core.stream.step import SLOTS_PER_BATCH, Outcome, Raw, due_slot
+from processor.runtime.loop.anchor import Anchor, Anchors
 from processor.runtime.loop.batches import Batch, Question
 from processor.runtime.loop.intake import Intake
 from processor.runtime.loop.recovery import Recovered, Recovery
@@ -27,6 +28,17 @@ def _broken(part: object, kind: type[T]) -> T:
     broken = kind.__new__(kind)
     vars(broken).update(vars(part))
     return broken
+
+
+def _with_anchors(recovery: Recovery, kind: type[Anchors]) -> Recovery:
+    """The same, finding the committed state in a broken way."""
+
+    class Broken(Recovery):
+        @property
+        def anchors(self) -> Anchors:
+            return _broken(super().anchors, kind)
+
+    return _broken(recovery, Broken)
 
 
 class _TellsTheStore(Transactions):
@@ -68,6 +80,19 @@ class ApplyWithoutSequence(Worker):
         return self.store.apply(owned.number, owned.token, identity, stored.sequence if stored else 0, writes)
 
 
+class _TrustsOffsets(Anchors):
+    def of(self, number: int) -> Anchor | None:
+        return self._from_offsets(number) or super().of(number)
+
+
+class OffsetsWithoutJournal(Worker):
+    """The group's offsets are believed without a look at the journal."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _with_anchors(self.recovery, _TrustsOffsets)
+
+
 class _ReadsWhatIsAssigned(Intake):
     assigned: set[At]
 
@@ -76,8 +101,11 @@ class _ReadsWhatIsAssigned(Intake):
             super().read_on(owned, topic)
 
 
-class FreshMembership(Worker):
-    """A batch read before a rebalance is sent after it, with group metadata asked for anew."""
+class FreshMembership(OffsetsWithoutJournal):
+    """A batch read before a rebalance is sent after it, with group metadata asked for anew.
+
+    The journal would show the next owner most of what is committed so.
+    """
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -104,24 +132,13 @@ class FreshMembership(Worker):
             del self.owned[owned.number]
 
 
-class _UnstableOffsets(Anchors):
+class _UnstableOffsets(_TrustsOffsets):
     def committed(self, places: list[At]) -> dict[At, Committed | None]:
         return self.group.committed_unstable(places)  # type: ignore[attr-defined, no-any-return]
 
 
-def _with_anchors(recovery: Recovery, kind: type[Anchors]) -> Recovery:
-    """The same, finding the committed state in a broken way."""
-
-    class Broken(Recovery):
-        @property
-        def anchors(self) -> Anchors:
-            return _broken(super().anchors, kind)
-
-    return _broken(recovery, Broken)
-
-
 class OffsetsWithoutWaiting(Worker):
-    """Committed offsets are read without waiting for open transactions."""
+    """Committed offsets are read without waiting for open transactions, and the journal is not asked."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -202,6 +219,71 @@ class ExpiryByWallClock(Worker):
         return super()._batch(replace(question, clock=self.proper[question.owned.number]), outcome, poison)
 
 
+class _ComparesNoPositions(Anchors):
+    def of(self, number: int) -> Anchor | None:
+        committed, found = self._from_offsets(number), super().of(number)
+        return committed if committed and found and committed.identity == found.identity else found
+
+    def _check_positions(self, number: int, positions: Mapping[str, int], record: JournalRecord) -> None: ...
+
+
+class PositionsNotCompared(Worker):
+    """Offsets that belong to the journal's last batch are believed, wherever they point to."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _with_anchors(self.recovery, _ComparesNoPositions)
+
+
+class _ComparesNoTopics(Anchors):
+    def _check_topic_ids(self, number: int, record: JournalRecord) -> None: ...
+
+
+class TopicsNotCompared(Worker):
+    """An input is taken for the one that was read before, whatever its id."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _with_anchors(self.recovery, _ComparesNoTopics)
+
+
+class _ReadsOursOnly(Recovery):
+    def _pieces(self, at: At, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
+        for record in self.reader.read(at, start, stop):
+            yield record.offset, ChangelogRecord.decode(record.value or b"")
+
+
+class ForeignRecordsNotSkipped(Worker):
+    """Every record of the changelog is taken for one of ours."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _broken(self.recovery, _ReadsOursOnly)
+
+
+class SizesNotChecked(Worker):
+    """Nobody looks whether the store still has as many entries as it was left with."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        vars(self.store)["inner"].checks_sizes = False
+
+
+class StopEndsTheProcess(Worker):
+    """What concerns one partition ends the process, which a supervisor starts again."""
+
+    def _contain(self, error: Stop | StoreUnusable) -> None:
+        raise error
+
+
+class SweepWithoutBound(Worker):
+    """A batch empties all due slots at once, whatever its terms say."""
+
+    def _look_up(self, owned: Owned, ids: list[bytes], clock: int) -> View:
+        due = due_slot(clock, self.terms.slot)
+        return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH)
+
+
 MUTANTS: dict[str, type[Worker]] = {
     "Redis written before the commit": StoreBeforeCommit,
     "look-up without sequence": LookUpWithoutSequence,
@@ -212,4 +294,11 @@ MUTANTS: dict[str, type[Worker]] = {
     "restore that stops at end of file": RestoreToEndOfFile,
     "a counter in Redis as the token": CounterAsToken,
     "expiry by the wall clock": ExpiryByWallClock,
+    "offsets believed without the journal": OffsetsWithoutJournal,
+    "positions not compared with the journal": PositionsNotCompared,
+    "ids of the inputs not compared": TopicsNotCompared,
+    "foreign records not skipped": ForeignRecordsNotSkipped,
+    "deleted entries not noticed": SizesNotChecked,
+    "a partition's Stop ends the process": StopEndsTheProcess,
+    "due slots emptied without bound": SweepWithoutBound,
 }

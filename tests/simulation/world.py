@@ -7,7 +7,7 @@ The scheduler decides who goes on, and what goes wrong there. One seed, one hist
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +30,8 @@ from processor.core.watching.alerts import WatchSettings
 from processor.runtime.loop.recovery import Topics
 from processor.runtime.loop.worker import Pace, Worker
 
-from .oracle import Oracle, Violation
+from .accidents import Accidents
+from .oracle import Oracle, Violation, must
 from .workload import LABELS, workload
 
 TOPICS = Topics("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
@@ -65,6 +66,8 @@ TIGHT = replace(PACE, most_records=4, for_each_tenant=0, most_held=6, present=20
 
 AT_ONCE = 2_000
 """bytes of the changelog for one call of the store: sometimes several batches, sometimes one"""
+PERSON_COMES = 3_000
+"""turns of calm after which a person looks at what is in quarantine"""
 QUIET = ("send:", "bounds:", "partitions:", "poll:after")
 """Calls at which nothing can happen that could not happen at the next one."""
 
@@ -200,6 +203,8 @@ class World:
         self.temperament["revive"] = 0.02
         self.temperament["land_a_marker"] = self.rng.choice([0.05, 0.15, 0.4])
         self._main = getcurrent()
+        self.workers: dict[str, Worker] = {}
+        self.accidents = Accidents(seed, self.broker, self.store, TOPICS, GROUP) if seed % 3 == 1 else None
 
     # Processes
 
@@ -234,11 +239,12 @@ class World:
             notify=self._told,
         )
         worker.recovery = replace(worker.recovery, at_once=AT_ONCE)
+        self.workers[process.name] = worker
         while True:
             try:
                 worker.run_once(0.0)
             except (LogError, StoreError) as error:
-                if isinstance(error, Stop):
+                if isinstance(error, Stop) and self.accidents is None:
                     raise Violation(f"a processor stopped: {error}") from error
                 return  # as an unhandled error would: the process ends and is started again
             if self.now % 7 == 0:  # without the generator, so that a seed keeps its history whatever is acknowledged
@@ -247,7 +253,10 @@ class World:
 
     def _told(self, event: str, details: dict[str, object]) -> None:
         if event == "quarantined":
-            raise Violation(f"partition {details['partition']} was quarantined: {details['why']}")
+            number, why = int(str(details["partition"])), str(details["why"])
+            if self.accidents is None or not self.accidents.expects(number, why):
+                raise Violation(f"partition {number} was quarantined: {why}")
+            self.accidents.quarantined[number] = why
 
     @staticmethod
     def _acknowledge(worker: Worker) -> None:
@@ -281,13 +290,44 @@ class World:
                 self.now += self.rng.randrange(1, 25)
                 self._feed(step)
                 self._trouble()
+                if self.accidents is not None:
+                    self.accidents.step()
                 self._turn()
             self._settle_down()
+            self._stop_all()
+            Oracle(self.broker, self.store, TOPICS, TERMS, PARTITIONS).check(self.workload)
+            if self.accidents is not None:
+                self._create_inputs_again(self.accidents)
         finally:
-            for process in self.processes:  # a greenlet that waits for ever keeps its whole world in memory
-                if process.let is not None and process.at != "start":
-                    self._throw(process)
-        Oracle(self.broker, self.store, TOPICS, TERMS, PARTITIONS).check(self.workload)
+            self._stop_all()
+
+    def _stop_all(self) -> None:
+        """A greenlet that waits for ever keeps its whole world in memory."""
+        for process in self.processes:
+            if process.let is not None and process.at != "start":
+                self._throw(process)
+            process.let = None
+
+    def _create_inputs_again(self, accidents: Accidents) -> None:
+        """Everything is processed, and nothing runs: what comes next must not be read as if it were the same topics."""
+        journals = [len(self.records(TOPICS.journal, number)) for number in range(PARTITIONS)]
+        accidents.create_inputs_again()
+        accidents.quarantined.clear()
+        self.broker.hook = self._hook
+        for turn in range(20_000):
+            self.now += 5
+            self.broker.land_markers()
+            self._revive()
+            self._turn()
+            if turn % 50 == 0 and len(accidents.quarantined) == PARTITIONS:
+                break
+        self._stop_all()
+        self.broker.hook = None
+        must(
+            journals == [len(self.records(TOPICS.journal, number)) for number in range(PARTITIONS)],
+            "an input that was created again is read on",
+        )
+        must(len(accidents.quarantined) == PARTITIONS, "an input that was created again is not noticed")
 
     def _feed(self, step: int) -> None:
         events = self.workload.events
@@ -399,21 +439,32 @@ class World:
             self.broker.land_markers()
             self._revive()
             self._turn()
-            if turn % 50 == 0 and self._finished():
+            if turn % 50 == 0 and self._finished(range(PARTITIONS)):
                 return
+            if self.accidents is not None and turn >= PERSON_COMES and turn % 50 == 0:
+                self._mend(self.accidents, turn)
         raise Violation("it does not come to an end: " + ", ".join(f"{p.name} at {p.at}" for p in self.processes))
 
-    def _finished(self) -> bool:
+    def _mend(self, accidents: Accidents, turn: int) -> None:
+        """Nobody has looked after a quarantined partition so far: the others must be through all the same."""
+        healthy = set(range(PARTITIONS)) - accidents.quarantined.keys()
+        if turn == PERSON_COMES and accidents.quarantined:
+            must(self._finished(healthy), "a healthy partition waits for one that is quarantined")
+        for process in self.processes:
+            if process.let is not None and process.name in self.workers:
+                accidents.mend(self.workers[process.name])
+
+    def _finished(self, numbers: Iterable[int]) -> bool:
         reader = MemoryReader(self.broker)
         try:
             for topic in TOPICS.inputs:
-                for number in range(PARTITIONS):
+                for number in numbers:
                     at = At(topic, number)
                     committed = self.broker.committed(GROUP, [at])[at]
                     _, end = reader.bounds(at)
                     if committed is None or committed.offset < end:
                         return False
-            return self._store_is_current()
+            return self._store_is_current(numbers)
         except Retry:
             return False
 
@@ -422,9 +473,9 @@ class World:
         reader = MemoryReader(self.broker)
         return list(reader.read(At(topic, partition), 0))
 
-    def _store_is_current(self) -> bool:
+    def _store_is_current(self, numbers: Iterable[int]) -> bool:
         """Every partition's state has reached the last commit: the apply comes after it."""
-        for number in range(PARTITIONS):
+        for number in numbers:
             at = At(TOPICS.requests, number)
             committed = self.broker.committed(GROUP, [at])[at]
             identity = self.store.peek(number)

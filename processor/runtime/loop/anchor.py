@@ -4,7 +4,7 @@ Both are written in one transaction. The offsets say where to read on, and their
 journal's last record says the same. So they agree, unless one of them was changed or lost:
 
     the journal is ahead      Kafka has lost offsets: the journal is the authority, and nothing is decided twice
-    the journal is behind     wait while a transaction is open on it, else refuse: Kafka has lost journal records
+    the journal is behind     refuse: Kafka has lost journal records
     the offsets differ        somebody moved them: refuse
     an input has another id   it was deleted and created again: refuse
 """
@@ -76,6 +76,9 @@ class Anchors:
     def of(self, number: int) -> Anchor | None:
         """None if nothing was ever committed. Raises Retry to be asked again, Stop where a person must act."""
         committed = self._from_offsets(number)
+        # The markers of a transaction land one by one. Were offsets lost, the journal alone knows of its last batch.
+        if not self.reader.settled(At(self.topics.journal, number)):
+            raise Retry(f"a transaction is still open on {self.topics.journal} [{number}]")
         links = self._journal_end(number, committed.identity if committed else None)
         link = self._authority(number, committed, links)
         if link is None:
@@ -174,13 +177,11 @@ class Anchors:
         self._check_positions(number, committed.positions, last.record)
         return last
 
-    def _without_committed(self, number: int, committed: Identity, last: Link | None) -> Retry | Stop:
+    def _without_committed(self, number: int, committed: Identity, last: Link | None) -> Stop:
         """What to raise where the journal does not hold the committed batch."""
         name, sequence = self.topics.journal, committed.sequence
         if last is None or (last.record.lineage == committed.lineage and last.record.sequence < sequence):
             ends = f"ends with batch {last.record.sequence}" if last else "is empty"
-            if not self._has_ended(number, committed):  # the markers of a transaction land one by one
-                return Retry(f"the journal of partition {number} {ends} and has not reached batch {sequence} yet")
             text = f"{name} [{number}] {ends} and the group's offsets are at batch {sequence}: journal records are lost"
         else:
             text = (
@@ -189,12 +190,6 @@ class Anchors:
                 "replaced"
             )
         return Stop(f"{text}. Restore what was changed, or start a new lineage with `gforce reset`.", number)
-
-    def _has_ended(self, number: int, committed: Identity) -> bool:
-        """Whether nothing more will come: no transaction is open, and none has ended since the journal was read."""
-        if not self.reader.settled(At(self.topics.journal, number)):
-            return False
-        return all(link.identity != committed for link in self._journal_end(number, committed))
 
     def _check_positions(self, number: int, positions: Mapping[str, int], record: JournalRecord) -> None:
         for topic, part in self._ranges(record):
@@ -226,7 +221,7 @@ class Anchors:
         """The last records of the journal, from the committed batch or an earlier one on."""
         at = At(self.topics.journal, number)
         first, end = self.reader.bounds(at)
-        window = FIRST_WINDOW
+        window = FIRST_WINDOW if committed else 16 * FIRST_WINDOW  # without offsets only the chain tells what is ours
         while True:
             start = max(first, end - window)
             links = list(self._links(at, start, end))

@@ -2,6 +2,8 @@
 -- Returns the identity, where the next page starts ("" at the end), packed writes, and "1" if this is another server
 -- process than the one that gave the cursor.
 if fenced() then return FENCED end
+local damage = damaged()
+if damage then return damage end
 
 local most, stop = tonumber(ARGV[3]), ARGV[4]
 
