@@ -1,6 +1,6 @@
 """The status page at ``/``: static files, and the figures it draws as JSON. It only reads."""
 
-from .routes import routes
+from .routes import HEADERS, routes
 from .view import View
 
-__all__ = ["View", "routes"]
+__all__ = ["HEADERS", "View", "routes"]

@@ -17,6 +17,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from processor.runtime.telemetry.guard import needs_token, problem
+from processor.runtime.telemetry.sharing import Shared
+
 from .answers import overview, since, tenant_page
 from .files import PAGE, File, page_files
 from .view import View
@@ -57,8 +60,10 @@ def routes(view: View) -> list[Route]:
         file = kept.get(request.path_params["name"])
         return _sent(request, file) if file else _problem(404, "no such file")
 
-    def get_overview(_: Request) -> Any:
-        return overview(view.status(), view.figures(), now())
+    shared_overview = Shared(lambda: _encoded(overview(view.status(), view.figures(), now())))
+
+    async def get_overview(request: Request) -> Response:
+        return _sent(request, await shared_overview.get()) if view.token_ok(request) else needs_token(HEADERS)
 
     def get_tenant(request: Request) -> Any:
         found = view.tenant(_name(request))
@@ -71,7 +76,7 @@ def routes(view: View) -> list[Route]:
     return [
         Route("/", page),
         Route("/assets/{name}", asset),
-        Route("/api/overview", _figures(view, get_overview)),
+        Route("/api/overview", get_overview),
         Route("/api/tenant", _figures(view, get_tenant)),
         Route("/api/history", _figures(view, get_history)),
     ]
@@ -87,18 +92,22 @@ def _figures(view: View, answer: Callable[[Request], Any]) -> Callable[[Request]
 
     def endpoint(request: Request) -> Response:
         if not view.token_ok(request):
-            return _problem(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+            return needs_token(HEADERS)
         try:
             found = answer(request)
         except BadQuestionError as error:
             return _problem(400, str(error))
         if found is None:
             return _problem(404, "this processor does not have that tenant")
-        # Figures nothing is known about are NaN, which msgspec writes as null.
-        content = msgspec.json.encode(found)
-        return _sent(request, File(content, "application/json", f'"{blake2b(content, digest_size=12).hexdigest()}"'))
+        return _sent(request, _encoded(found))
 
     return endpoint
+
+
+def _encoded(answer: Any) -> File:
+    # Figures nothing is known about are NaN, which msgspec writes as null.
+    content = msgspec.json.encode(answer)
+    return File(content, "application/json", f'"{blake2b(content, digest_size=12).hexdigest()}"')
 
 
 def _name(request: Request) -> str:
@@ -123,6 +132,5 @@ def _sent(request: Request, file: File) -> Response:
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-def _problem(status: int, what: str, headers: dict[str, str] | None = None) -> Response:
-    body = msgspec.json.encode({"error": what})
-    return Response(body, status, media_type="application/json", headers={**HEADERS, **(headers or {})})
+def _problem(status: int, what: str) -> Response:
+    return problem(status, what, HEADERS)

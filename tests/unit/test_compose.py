@@ -95,6 +95,7 @@ def test_the_environment_of_our_containers_is_a_valid_configuration(services: di
         assert config.redis.url.reveal() == "redis://redis:6379/0"
     config = load(None, environment(services["processor"]))
     assert (config.http.host, config.http.port, config.kafka.instance) == ("0.0.0.0", 9464, "gforce-0")
+    assert config.http.allowed_hosts == ("processor",), "as monitoring/prometheus.yml calls it"
     assert f"127.0.0.1:{config.http.port}:{config.http.port}" in services["processor"]["ports"]
 
 

@@ -25,6 +25,7 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 ShadowName = Literal["gforce/gap", "gforce/bound", "gforce/paper", "gforce/mixture", "groupaware", "mw"]
 
 _AVRO_VARIABLE = """as a variable set the whole table, GFORCE_AVRO__PROPERTIES='{ "max.retries" = 1 }'"""
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|[0-9A-Fa-f:.]+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -119,6 +120,26 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
     host: Text = "127.0.0.1"
     port: Port = 9464
     token: Secret | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    max_connections: Count = 100
+    request_timeout_ms: Count = 10_000
+
+    def __post_init__(self) -> None:
+        for name in self.allowed_hosts:
+            if not _HOST_NAME.fullmatch(name):
+                raise InvalidSettings(
+                    f'allowed_hosts: "{name}" is not the name of a host: write "gforce.example", "*.example" or "*", '
+                    "without http:// and without a port"
+                )
+
+    @property
+    def url(self) -> str:
+        """Where the commands of the same machine ask.
+
+        >>> Http(host="::1").url
+        'http://[::1]:9464'
+        """
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from http.client import HTTPException
 from typing import Annotated
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import msgspec
 from msgspec import Meta
@@ -14,8 +11,9 @@ from processor.core.errors import GForceError
 from processor.core.stream.tenant import Tenant
 from processor.runtime.config.values import Secret
 
+from .asking import ask, said
+
 ACKNOWLEDGE = "/tenants/acknowledge"
-TIMEOUT = 5.0
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,28 +56,12 @@ def acknowledged(url: str, tenant: str, number: int, token: Secret | None = None
     """Ask a running processor."""
     base = url.rstrip("/")
     body = msgspec.json.encode(Acknowledgement(tenant, number))
-    status, content = _post(base + ACKNOWLEDGE, body, token)
+    status, content = ask(base + ACKNOWLEDGE, "POST", token, body)
     if status in (401, 403):
-        raise GForceError(f"{base} refuses: {status} {content.decode(errors='replace').strip()}. Set http.token")
+        raise GForceError(f"{base} refuses: {status} {said(content)}. Set http.token")
     try:
         return msgspec.json.decode(content, type=Answer)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise GForceError(
             f"{base} is no processor: {ACKNOWLEDGE} answered {status}. Give its address with --url"
         ) from None
-
-
-def _post(url: str, body: bytes, token: Secret | None) -> tuple[int, bytes]:
-    headers = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token.reveal()}"
-    try:
-        with urlopen(Request(url, body, headers, method="POST"), timeout=TIMEOUT) as answer:
-            content: bytes = answer.read()
-            return int(answer.status), content
-    except HTTPError as error:
-        with error:
-            return error.code, error.read()
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise GForceError(f"cannot reach {url} ({reason}): give the processor's address with --url") from None

@@ -181,7 +181,7 @@ def resume(
     from .resumption import resumed
 
     settings, _ = loaded(config)
-    answer = resumed(url or f"http://{settings.http.host}:{settings.http.port}", partition, settings.http.token)
+    answer = resumed(url or settings.http.url, partition, settings.http.token)
     if as_json:
         output.document(answer)
     else:
@@ -208,9 +208,7 @@ def acknowledge(
     from .acknowledgement import acknowledged
 
     settings, _ = loaded(config)
-    answer = acknowledged(
-        url or f"http://{settings.http.host}:{settings.http.port}", tenant, number, settings.http.token
-    )
+    answer = acknowledged(url or settings.http.url, tenant, number, settings.http.token)
     if as_json:
         output.document(answer)
     else:

@@ -6,5 +6,7 @@ figures, window_figures, alert_figures, paper_bounds
                                       what they are made of
 history                               how they have gone
 catalogue, metrics                    every metric, and its value at a scrape
-http, logs                            the port and the log
+http                                  the port
+hosts, guard, connections, sharing    what protects it, and the loop from those who ask
+logs                                  the log
 """

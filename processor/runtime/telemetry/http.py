@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from hmac import compare_digest
 
 import msgspec
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -21,20 +22,25 @@ from processor import __version__
 from processor.adapters.kafka.settings import LastWords
 from processor.core.errors import GForceError
 from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledgement, Answer, judged
+from processor.web import HEADERS
 from processor.web import routes as page_routes
 
+from .connections import Limits, bounded
 from .figures import History, TenantFigures
+from .guard import COMPLAIN_EVERY, MOST_HEAD, Guard, bears, body_of, needs_token, partition_of, problem
 from .history import Histories
+from .hosts import Hosts
 from .logs import log
 from .metrics import StatusCollector
 from .observer import Observer
+from .sharing import Shared
 from .status import PartitionStatus, Status
 
 SAMPLE_EVERY = 1.0
 ATTAINABLE_SHARE = 0.05
 """How much of the time may go into linear programmes."""
-COMPLAIN_EVERY = 60.0
-MOST_BODY = 10_000
+BACKLOG = 128
+"""Connections that the system keeps until they are accepted, and how many are accepted in one turn."""
 
 
 class StatusPage(msgspec.Struct, frozen=True):
@@ -60,6 +66,8 @@ class HttpServer:
         *,
         acknowledge: Callable[[str, int], None] = lambda tenant, number: None,
         max_tenants: int = 500,
+        allowed_hosts: Collection[str] = (),
+        limits: Limits = Limits(),
     ) -> None:
         self.status, self._resume, self._acknowledge, self._token = status, resume, acknowledge, token
         self._observer = Observer(status, max_tenants)
@@ -67,18 +75,35 @@ class HttpServer:
         self._registry = CollectorRegistry()
         self._registry.register(StatusCollector(self._observer))
         ProcessCollector(registry=self._registry)
-        # Those that are not async run in threads of Starlette: figures of many tenants must not hold up /healthz.
+        # Made in threads, and once for all who ask: figures of many tenants must hold up neither /healthz nor the loop.
+        self._exposition = Shared(lambda: generate_latest(self._registry))
+        self._figures_page = Shared(self._status_content)
         routes = [
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
             Route("/status", self._status_page),
-            Route("/partitions/{number:int}/resume", self._resume_partition, methods=["POST"]),
+            Route("/partitions/{number}/resume", self._resume_partition, methods=["POST"]),
             Route(ACKNOWLEDGE, self._acknowledge_alert, methods=["POST"]),
             *page_routes(self),
         ]
+        app = Starlette(
+            routes=routes,
+            middleware=[Middleware(Guard, hosts=Hosts(host, allowed_hosts), token=token)],
+            exception_handlers={HTTPException: _refused, ClientDisconnect: _gone},
+        )
         config = uvicorn.Config(
-            Starlette(routes=routes), host=host, port=port, log_level="error", access_log=False, lifespan="off"
+            app,
+            host=host,
+            port=port,
+            http=bounded(limits),
+            h11_max_incomplete_event_size=MOST_HEAD,
+            backlog=BACKLOG,
+            ws="none",
+            proxy_headers=False,  # nobody asks who the client is
+            log_level="error",
+            access_log=False,
+            lifespan="off",
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
@@ -118,9 +143,7 @@ class HttpServer:
         return self._histories.history(name)
 
     def token_ok(self, request: Request) -> bool:
-        """Without a token everybody may; the comparison does not tell how much of a wrong one was right."""
-        given = request.headers.get("authorization", "")
-        return self._token is None or compare_digest(given.encode(), f"Bearer {self._token}".encode())
+        return bears(self._token, request.headers)
 
     def _sample(self) -> None:
         complained = -COMPLAIN_EVERY
@@ -151,65 +174,46 @@ class HttpServer:
         }
         return JSONResponse(body, status_code=200 if body["ready"] else 503)
 
-    def _metrics(self, _: Request) -> Response:
-        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _metrics(self, _: Request) -> Response:
+        return Response(await self._exposition.get(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def _status_page(self, request: Request) -> Response:
+    async def _status_page(self, request: Request) -> Response:
         if not self.token_ok(request):
-            return _needs_token()
+            return needs_token()
+        return Response(await self._figures_page.get(), media_type="application/json")
+
+    def _status_content(self) -> bytes:
         status = self.status()
         page = StatusPage(status.moving, status.partitions, status.totals, self.figures())
         # msgspec writes a rate that nothing is known of yet (NaN) as null; JSON has no NaN, and Starlette refuses it.
-        return Response(msgspec.json.encode(page), media_type="application/json")
+        return msgspec.json.encode(page)
 
-    # What a person asks for
+    # What a person asks for. The guard has seen to it that a person may.
 
     async def _resume_partition(self, request: Request) -> Response:
-        if not self.token_ok(request):
-            return _needs_token()
-        if _from_elsewhere(request):
-            return _refused()
-        self._resume(request.path_params["number"])
+        self._resume(partition_of(request))
         return PlainTextResponse("asked\n", status_code=202)
 
     async def _acknowledge_alert(self, request: Request) -> Response:
-        if not self.token_ok(request):
-            return _needs_token()
         # A form of another site can send text/plain unasked, but not this.
-        if _from_elsewhere(request) or request.headers.get("content-type", "").split(";")[0] != "application/json":
-            return _refused()
-        try:
-            wanted = msgspec.json.decode(await _body(request), type=Acknowledgement)
-        except msgspec.MsgspecError as error:
-            return PlainTextResponse(f'send {{"tenant": "…", "number": 1}}: {error}\n', status_code=400)
+        if request.headers.get("content-type", "").split(";")[0] != "application/json":
+            return problem(403, "send the alert as application/json")
+        wanted = await body_of(request, Acknowledgement)
         answer, status = judged(wanted, self._observer.state_of(wanted.tenant))
         if answer.done:
             self._acknowledge(wanted.tenant, wanted.number)
         return _answered(answer, status)
 
 
-async def _body(request: Request) -> bytes:
-    """What was sent, or the beginning of it: nobody has more to say than this."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BODY:
-            break
-    return body
-
-
 def _answered(answer: Answer, status: int) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", status_code=status)
 
 
-def _needs_token() -> Response:
-    return PlainTextResponse("a bearer token is needed\n", status_code=401, headers={"WWW-Authenticate": "Bearer"})
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, {**HEADERS, **(error.headers or {})})
 
 
-def _from_elsewhere(request: Request) -> bool:
-    """Whether a browser sends this for a page of somebody else."""
-    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-
-
-def _refused() -> Response:
-    return PlainTextResponse("not from another site, and as application/json\n", status_code=403)
+async def _gone(_: Request, error: Exception) -> Response:
+    """Whoever sent half a body and left reads no answer, and is no mistake of ours that belongs into the log."""
+    return problem(400, "the body ended before its end")
