@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -47,10 +47,10 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._received = 0
-        self._reserved = False
+        self._routes, self.app = self.app, self._admitted
         self._timer: asyncio.TimerHandle | None = None
         self._enter(Phase.HEAD)
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) > self.limits.connections + RESERVED:
             self._find_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,8 +72,6 @@ class BoundedConnection(H11Protocol):
         self._received = 0
         super().on_response_complete()
         self._enter(self._current())
-        if self._reserved:
-            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn does not expect that an answer has begun, nor that a route is about to give one."""
@@ -119,12 +117,28 @@ class BoundedConnection(H11Protocol):
         if waiting:
             oldest = min(waiting, key=lambda one: one.since)
             self.connections.discard(oldest)  # asyncio closes it in its next turn, when many more may have come
-            oldest.transport.close()
-        elif len(self.connections) <= self.limits.connections + RESERVED:
-            self._reserved = True
-            self.app = _probes_only(self.app, self.limits.connections)
+            oldest.give_way()
         else:
-            self._say(503, _full(self.limits.connections))
+            self.give_way()
+
+    def give_way(self) -> None:
+        if self.cycle is None:
+            self._say(503, self._full())
+        else:  # whoever has had an answer would take this one for the answer to its next request
+            self.transport.close()
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The last few connections are for probes: an overloaded processor can still say that it lives."""
+        app: ASGIApp = self._routes
+        if len(self.connections) > self.limits.connections and scope["path"] not in PROBES:
+            others = (one for one in self.connections if isinstance(one, BoundedConnection))
+            if sum(one.phase is not Phase.HEAD for one in others) > self.limits.connections:
+                app = problem(503, self._full(), {"Retry-After": "1"})
+        await app(scope, receive, send)
+
+    def _full(self) -> str:
+        limit = self.limits.connections
+        return f"this processor has {limit} connections already: try again, or raise http.max_connections"
 
     def _say(self, status: int, what: str) -> None:
         """To a client whose request has not reached a route."""
@@ -140,15 +154,3 @@ class BoundedConnection(H11Protocol):
 def bounded(limits: Limits) -> type[BoundedConnection]:
     """What uvicorn makes for each connection."""
     return type("BoundedConnection", (BoundedConnection,), {"limits": limits})
-
-
-def _full(connections: int) -> str:
-    return f"this processor has {connections} connections already: try again, or raise http.max_connections"
-
-
-def _probes_only(app: Any, connections: int) -> ASGIApp:
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        chosen = app if scope["path"] in PROBES else problem(503, _full(connections), {"Retry-After": "1"})
-        await chosen(scope, receive, send)
-
-    return answer

@@ -101,6 +101,7 @@ class HttpServer:
             backlog=BACKLOG,
             ws="none",
             proxy_headers=False,  # nobody asks who the client is
+            log_config=None,
             log_level="error",
             access_log=False,
             lifespan="off",
