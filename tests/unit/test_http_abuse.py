@@ -460,7 +460,7 @@ def test_those_who_ask_at_once_share_one_rendering(path: str, monkeypatch: pytes
     assert len({content.partition(b"\r\n\r\n")[2] for _, content in found}) == 1
 
 
-def test_an_answer_is_kept_for_nine_times_as_long_as_it_took_and_one_second_at_most() -> None:
+def test_an_answer_is_kept_for_nine_times_as_long_as_it_took_up_to_a_limit() -> None:
     now, costs, made = [100.0], [0.01], []
 
     def make() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from ipaddress import ip_address
 from typing import Annotated, Literal
 
 import msgspec
@@ -25,7 +26,7 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 ShadowName = Literal["gforce/gap", "gforce/bound", "gforce/paper", "gforce/mixture", "groupaware", "mw"]
 
 _AVRO_VARIABLE = """as a variable set the whole table, GFORCE_AVRO__PROPERTIES='{ "max.retries" = 1 }'"""
-_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|[0-9A-Fa-f:.]+")
+_HOST_NAME = re.compile(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -126,7 +127,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.allowed_hosts:
-            if not _HOST_NAME.fullmatch(name):
+            if not _HOST_NAME.fullmatch(name) and not _is_address(name):
                 raise InvalidSettings(
                     f'allowed_hosts: "{name}" is not the name of a host: write "gforce.example", "*.example" or "*", '
                     "without http:// and without a port"
@@ -211,3 +212,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     metrics: Metrics = Metrics()
     tenants: Tenants = Tenants()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
