@@ -156,7 +156,7 @@ class ProcessorProcess:
     # Pages
 
     def get(self, path: str, method: str = "GET") -> Page:
-        request = Request(f"http://127.0.0.1:{self.port}{path}", method=method)
+        request = Request(f"http://127.0.0.1:{self.port}{path}", headers={"X-Gforce": "1"}, method=method)
         try:
             with _OPENER.open(request, timeout=10) as answer:
                 return Page(answer.status, answer.read().decode())
