@@ -15,7 +15,7 @@ from dataclasses import replace
 from .assembly import tick, worker_of
 from .config import Config
 from .loop.worker import Worker
-from .telemetry.connections import Limits
+from .telemetry.connections import ConnectionLimits
 from .telemetry.http import HttpServer
 from .telemetry.logs import log
 from .telemetry.status import Status, status_of
@@ -66,7 +66,7 @@ class Service:
             acknowledge=lambda tenant, number: self._acknowledged.put((tenant, number)),
             max_tenants=config.metrics.max_tenants,
             allowed_hosts=config.http.allowed_hosts,
-            limits=Limits(config.http.max_connections, config.http.request_timeout_ms / 1_000),
+            limits=ConnectionLimits(config.http.max_connections, config.http.request_timeout_ms / 1_000),
         )
 
     def stop(self) -> None:

@@ -22,7 +22,7 @@ from processor.core.errors import GForceError
 from processor.runtime.operations.acknowledgement import acknowledged
 from processor.runtime.operations.resumption import resumed
 from processor.runtime.telemetry import http
-from processor.runtime.telemetry.connections import RESERVED, Limits
+from processor.runtime.telemetry.connections import RESERVED, ConnectionLimits
 from processor.runtime.telemetry.http import HttpServer
 from processor.runtime.telemetry.sharing import KEPT_AT_MOST, Shared
 from processor.runtime.telemetry.status import PartitionStatus, Status
@@ -295,7 +295,7 @@ def test_the_commands_need_no_token_where_none_is_configured(port: Port) -> None
     assert "does not have tenant" in acknowledged(port.url, "nobody", 1).text
 
 
-# Limits
+# ConnectionLimits
 
 
 def test_seven_hundred_slow_clients_hold_a_bounded_number_of_connections() -> None:
@@ -311,7 +311,7 @@ def test_seven_hundred_slow_clients_hold_a_bounded_number_of_connections() -> No
 
 
 def test_the_connection_that_has_been_idle_longest_gives_way_to_a_new_one() -> None:
-    with listening(limits=Limits(connections=2)) as made, ExitStack() as stack:
+    with listening(limits=ConnectionLimits(connections=2)) as made, ExitStack() as stack:
         first, second, *others = (stack.enter_context(closing(made.connect())) for _ in range(3 + RESERVED))
         status, content = answer_on(first)
         assert (status, b"http.max_connections" in content) == (503, True)
@@ -324,7 +324,7 @@ def test_when_all_connections_are_busy_probes_are_answered_and_others_told(monke
     going = threading.Event()
     monkeypatch.setattr(http, "generate_latest", lambda _: b"waited" if going.wait(PATIENCE) else b"")
     scrape = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with listening(limits=Limits(connections=4)) as made, ExitStack() as stack:
+    with listening(limits=ConnectionLimits(connections=4)) as made, ExitStack() as stack:
         try:
             busy = [stack.enter_context(closing(made.connect())) for _ in range(4)]
             for one in busy:
@@ -346,7 +346,7 @@ def test_when_all_connections_are_busy_probes_are_answered_and_others_told(monke
             assert answer_on(one)[1].endswith(b"waited")
 
 
-QUICK = Limits(request_seconds=0.3, answer_seconds=0.6)
+QUICK = ConnectionLimits(request_seconds=0.3, answer_seconds=0.6)
 
 
 def test_a_head_that_comes_byte_by_byte_is_given_up() -> None:

@@ -24,7 +24,7 @@ MOST_RECEIVED = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     connections: int = 100
     request_seconds: float = 10.0
     """for the head of a request, and then for its body"""
@@ -42,7 +42,7 @@ class Phase(Enum):
 class BoundedConnection(H11Protocol):
     """One connection, which must go on to its next phase in time."""
 
-    limits: ClassVar[Limits] = Limits()
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -151,6 +151,6 @@ class BoundedConnection(H11Protocol):
             self.transport.close()
 
 
-def bounded(limits: Limits) -> type[BoundedConnection]:
+def bounded(limits: ConnectionLimits) -> type[BoundedConnection]:
     """What uvicorn makes for each connection."""
     return type("BoundedConnection", (BoundedConnection,), {"limits": limits})

@@ -33,7 +33,7 @@ COMPLAIN_EVERY = 60.0
 """Seconds between two lines of the log about the same thing."""
 OWN_HEADER = "X-Gforce"
 """Any value. A form cannot send it, and a script of another site only after asking, which is refused."""
-PROBES = frozenset({"/livez", "/healthz", "/readyz", "/metrics"})
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -25,7 +25,7 @@ from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledg
 from processor.web import HEADERS
 from processor.web import routes as page_routes
 
-from .connections import Limits, bounded
+from .connections import ConnectionLimits, bounded
 from .figures import History, TenantFigures
 from .guard import COMPLAIN_EVERY, MOST_HEAD, Guard, bears, body_of, needs_token, partition_of, problem
 from .history import Histories
@@ -67,7 +67,7 @@ class HttpServer:
         acknowledge: Callable[[str, int], None] = lambda tenant, number: None,
         max_tenants: int = 500,
         allowed_hosts: Collection[str] = (),
-        limits: Limits = Limits(),
+        limits: ConnectionLimits = ConnectionLimits(),
     ) -> None:
         self.status, self._resume, self._acknowledge, self._token = status, resume, acknowledge, token
         self._observer = Observer(status, max_tenants)
