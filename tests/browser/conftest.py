@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 
 from .site import Site, unfair_site
 
+ELSEWHERE = "elsewhere.test"
+"""A name that is not ours and leads to the same machine."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "<script>alert(1)</script>"
 TRICKY = "a\"b'c&amp;\u202egnp.\u200fexe"
@@ -44,7 +46,9 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("no Chromium on the path")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        running = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1"]
+        )
         yield running
         running.close()
 

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from processor.web.files import page_files
 
-from .conftest import HOSTILE, TRICKY, Visitor
+from .conftest import ELSEWHERE, HOSTILE, TRICKY, Visitor
 from .site import Site, site
 
 POLICY = (
@@ -120,6 +120,27 @@ def test_even_a_script_that_got_in_would_not_run(visit: Visitor, busy: Site) -> 
     seen.page.wait_for_timeout(500)
     assert seen.page.evaluate("window.ran") is None
     assert any("Content Security Policy" in line for line in seen.said)
+
+
+def test_a_page_under_a_foreign_name_that_leads_here_sees_nothing_and_changes_nothing(
+    visit: Visitor, busy: Site
+) -> None:
+    page = visit(f"http://{ELSEWHERE}:{busy.port}/").page
+    expect(page.locator("body")).to_contain_text("http.allowed_hosts")
+    asked = (
+        """([path, method]) => fetch(path, { method, headers: { "X-Gforce": "1" } }).then((answer) => answer.status)"""
+    )
+    for path, method in (("/status", "GET"), ("/metrics", "GET"), ("/partitions/0/resume", "POST")):
+        assert page.evaluate(asked, [path, method]) == 421
+
+
+def test_a_form_of_another_page_changes_nothing(visit: Visitor, busy: Site) -> None:
+    page = visit("about:blank").page
+    action = f"{busy.address}partitions/0/resume"
+    page.set_content(f'<form method="post" action="{action}" enctype="text/plain"><button>Win a prize</button></form>')
+    with page.expect_response(action) as answer:
+        page.get_by_role("button").click()
+    assert answer.value.status == 403
 
 
 def test_the_token_is_asked_for_kept_in_the_tab_and_sent_in_the_header_only(visit: Visitor) -> None:
