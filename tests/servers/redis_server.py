@@ -12,7 +12,10 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -220,6 +223,181 @@ class RedisCluster:
                 return False
         known = dict(line.split(":") for line in _text(text).split())
         return known["cluster_state"] == "ok" and known["cluster_known_nodes"] == str(len(self.nodes))
+
+
+class RedisPair:
+    """A master, and a replica that has everything it has."""
+
+    def __init__(self) -> None:
+        self.master, self.replica = RedisServer(own=True), RedisServer(own=True)
+
+    def start(self) -> RedisPair:
+        self.master.start()
+        self.replica.start()
+        follow(self.replica, self.master)
+        return self
+
+    def demote(self) -> None:
+        """The replica becomes the master; the old one follows it, keeps its connections and answers READONLY."""
+        with self.master.client() as old, self.replica.client() as new:
+            old.wait(1, 5_000)  # acknowledged, so nothing is lost
+            new.execute_command("REPLICAOF", "NO", "ONE")
+        follow(self.master, self.replica)
+        self.master, self.replica = self.replica, self.master
+
+    def stop(self) -> None:
+        self.master.stop()
+        self.replica.stop()
+
+    def __enter__(self) -> RedisPair:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+
+def follow(replica: RedisServer, master: RedisServer) -> None:
+    """Make one server the replica of another, and wait until it has what the other has."""
+    with replica.client() as client:
+        client.config_set("repl-diskless-sync-delay", 0)
+        with master.client() as other:
+            other.config_set("repl-diskless-sync-delay", 0)
+        client.execute_command("REPLICAOF", LOOPBACK, master.port)
+        _until(lambda: client.info("replication")["master_link_status"] == "up", "the replica did not follow")
+
+
+class Sentinels:
+    """Three sentinels on loopback that watch a pair under a name, and agree on who is its master."""
+
+    NAME = "mymaster"
+
+    def __init__(self, pair: RedisPair, count: int = 3, password: str = "") -> None:
+        self._pair, self._password = pair, password
+        self._directory = Path(tempfile.mkdtemp(prefix="gforce-sentinels-"))
+        self.ports = [free_port() for _ in range(count)]
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def places(self) -> str:
+        return ",".join(f"{LOOPBACK}:{port}" for port in self.ports)
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{self.places}/{self.NAME}/0"
+
+    def start(self) -> Sentinels:
+        """Start them, and wait until each knows the others and the replica: only then can they fail over."""
+        program = binary()
+        if program is None:
+            raise RuntimeError(MISSING)
+        for port in self.ports:
+            file = self._directory / f"{port}.conf"
+            file.write_text(self._configuration(port))
+            with (self._directory / f"{port}.log").open("ab") as log:
+                self._processes.append(subprocess.Popen([program, str(file), "--sentinel"], stdout=log, stderr=log))
+        _until(lambda: all(map(self._knows_all, self.ports)), "the sentinels did not find each other")
+        return self
+
+    def failover(self) -> None:
+        """Have them make the replica the master though the old one is well, and wait until that one follows it."""
+        with self._client(self.ports[0]) as client:
+            client.execute_command("SENTINEL", "FAILOVER", self.NAME)
+        with self._pair.master.client() as old, self._pair.replica.client() as new:
+            _until(lambda: old.role()[0] == b"slave" and new.role()[0] == b"master", "the sentinels did not fail over")
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Sentinels:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _configuration(self, port: int) -> str:
+        lines = [
+            f"port {port}",
+            f"bind {LOOPBACK}",
+            f"dir {self._directory}",
+            f"sentinel monitor {self.NAME} {LOOPBACK} {self._pair.master.port} 2",
+            f"sentinel down-after-milliseconds {self.NAME} 1000",
+            f"sentinel failover-timeout {self.NAME} 10000",
+        ]
+        if self._password:
+            lines += [f"requirepass {self._password}", f"sentinel sentinel-pass {self._password}"]
+        return "\n".join(lines) + "\n"
+
+    def _client(self, port: int) -> Redis:
+        return Redis(LOOPBACK, port, password=self._password or None, socket_timeout=5, protocol=2)
+
+    def _knows_all(self, port: int) -> bool:
+        with self._client(port) as client:
+            try:
+                state = client.sentinel_master(self.NAME)
+            except (RedisError, OSError):
+                return False
+        assert isinstance(state, dict)
+        return bool(state["num-other-sentinels"] == len(self.ports) - 1 and state["num-slaves"] >= 1)
+
+
+class Forwarder:
+    """A port of loopback that stands for a name: ``to`` is the server that new connections get, as DNS would say.
+
+    A connection that is there stays with the server it has.
+    """
+
+    def __init__(self, to: RedisServer) -> None:
+        self.to = to
+        self._listening = socket.create_server((LOOPBACK, 0))
+        self.port = int(self._listening.getsockname()[1])
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://{LOOPBACK}:{self.port}"
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def __enter__(self) -> Forwarder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                here, _ = self._listening.accept()
+                there = socket.create_connection((LOOPBACK, self.to.port))
+                self._open += [here, there]
+                for source, sink in ((here, there), (there, here)):
+                    threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+def _until(attempt: Callable[[], object], otherwise: str) -> None:
+    deadline = time.monotonic() + 60
+    while not attempt():
+        if time.monotonic() > deadline:
+            raise RuntimeError(otherwise)
+        time.sleep(0.05)
 
 
 def _text(reply: object) -> str:

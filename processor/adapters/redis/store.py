@@ -16,22 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import chain
 from struct import Struct
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
 
-from redis import Redis
-from redis.backoff import ConstantBackoff
-from redis.cluster import RedisCluster
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
-    ConnectionError,
     ExecAbortError,
     MovedError,
     NoScriptError,
@@ -40,8 +35,8 @@ from redis.exceptions import (
     ResponseError,
     WatchError,
 )
-from redis.retry import Retry
 
+from processor.adapters.redis.connecting import Address, Link, Unmastered
 from processor.adapters.redis.entries import apart, command
 from processor.adapters.store import (
     Applied,
@@ -88,11 +83,10 @@ class RedisStore:
         if "{" in prefix or "}" in prefix:
             raise StoreUnusable(f'The key prefix "{prefix}" contains a brace, which Redis Cluster would misread.')
         self.doubts: tuple[str, ...] = ()
-        self._address = Address.of(url)
-        self._connect = _connector(url, cluster, timeout)
+        self._link = Link(url, cluster, timeout)
+        self._address = self._link.address
         self._cluster = cluster
         self._prefix = prefix
-        self._client: Any = None  # Redis or RedisCluster, which share no type
 
     def __repr__(self) -> str:
         return f"RedisStore({self._address}, prefix={self._prefix!r})"
@@ -190,21 +184,23 @@ class RedisStore:
         self._call(lambda client: client.ping())
         if self._run("probe", 0, b"", _PROBE) != _PROBE:
             raise StoreUnusable(f"{self._address} does not run Lua scripts as Redis does. Use Redis or Valkey.")
-        policies = self._call(lambda client: {name: _policy(one) for name, one in self._servers(client).items()})
+        policies = self._policies()
         self.doubts = tuple(
             f"{name} does not let us read its maxmemory-policy." for name in policies if not policies[name]
         )
-        for name, policy in policies.items():
-            if policy not in (None, "noeviction"):
-                raise StoreUnusable(
-                    f"{name} has maxmemory-policy {policy} and would silently drop state when it is full. "
-                    "Set maxmemory-policy to noeviction."
-                )
+        if unsafe := _unsafe(policies):
+            raise StoreUnusable(unsafe)
+
+    def unsafe(self) -> str:
+        """Why a server could silently drop state, as a sentence with the remedy; empty if none could."""
+        return _unsafe(self._policies())
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._link.close()
+
+    def _policies(self) -> dict[str, str | None]:
+        """The memory policy of each server; None where we may not know it."""
+        return self._call(lambda client: {name: _policy(one) for name, one in self._servers(client).items()})
 
     def _servers(self, client: Any) -> dict[str, Any]:
         """A client for every server that holds state, by the name to show."""
@@ -257,9 +253,7 @@ class RedisStore:
     def _call(self, ask: Callable[[Any], T], partition: int | None = None) -> T:
         """Connect if necessary and ask; what goes wrong becomes one of the errors of the contract."""
         try:
-            if self._client is None:
-                self._client = self._connect()
-            return ask(self._client)
+            return self._link.call(ask)
         except (RedisError, RedisClusterException, OSError) as error:
             text = str(error)
             if text.startswith("FENCED"):
@@ -272,7 +266,7 @@ class RedisStore:
                 raise self._foreign(partition) from None
             if text.startswith("MALFORMED"):
                 raise ValueError(text) from None
-            raise _translated(error, self._address) from error
+            raise translated(error, self._address) from error
 
 
 def _transaction(connection: Any, commands: Sequence[bytes]) -> list[Any]:
@@ -311,6 +305,15 @@ def _policy(server: Any) -> str | None:
         return None
 
 
+def _unsafe(policies: Mapping[str, str | None]) -> str:
+    return " ".join(
+        f"{name} has maxmemory-policy {policy} and would silently drop state when it is full. "
+        "Set maxmemory-policy to noeviction."
+        for name, policy in policies.items()
+        if policy not in (None, "noeviction")
+    )
+
+
 def _version(server: Any) -> str:
     try:
         info = server.info("server")
@@ -328,63 +331,6 @@ def _due_slot(content: list[bytes], pieces: list[list[bytes | None]], whole: boo
     entries = dict(zip(ids, chain.from_iterable(pieces), strict=True))
     sequences = tuple(int.from_bytes(sequence, "big") for sequence in content[::2])
     return DueSlot(list(entries.items()), sequences, whole)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the server is, without the secrets of its URL; ``secrets`` are cut out of whatever a library says."""
-
-    shown: str
-    secrets: tuple[str, ...] = field(repr=False)
-
-    @classmethod
-    def of(cls, url: str) -> Address:
-        """
-        >>> print(Address.of("rediss://me:hunter2@cache.example:6380/3"))
-        rediss://cache.example:6380/3
-        """
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            raise _bad_url() from None
-        if parts.scheme not in ("redis", "rediss", "unix") or not (host or parts.scheme == "unix"):
-            raise _bad_url()
-        netloc = "" if parts.scheme == "unix" else f"[{host}]" if host and ":" in host else host or ""
-        secrets = [parts.password or "", *parse_qs(parts.query).get("password", [])]
-        known = {secret for raw in secrets for secret in (raw, unquote(raw)) if secret}
-        return cls(f"{parts.scheme}://{netloc}{f':{port}' if port else ''}{parts.path}", tuple(known))
-
-    def __str__(self) -> str:
-        return self.shown
-
-    def clean(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
-
-
-def _bad_url() -> StoreUnusable:
-    return StoreUnusable(
-        "The address of the store cannot be read (it is not shown, as it may hold a password). Write "
-        "redis://[user:password@]host:port/db or rediss://..., with special characters percent-encoded."
-    )
-
-
-def _connector(url: str, cluster: bool, timeout: float) -> Callable[[], Any]:
-    """How to connect. One more attempt on a broken connection, none on a timeout: that is the caller's decision."""
-    options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
-
-    def connect() -> Any:
-        try:
-            if cluster:
-                return RedisCluster.from_url(url, retry=Retry(ConstantBackoff(0.1), 2), **options)
-            once = Retry(ConstantBackoff(0.01), 1, supported_errors=(ConnectionError,))
-            return Redis.from_url(url, retry=once, **options)
-        except ValueError:
-            raise _bad_url() from None
-
-    return connect
 
 
 _MENDABLE = {
@@ -408,10 +354,14 @@ _LASTING = re.compile("|".join(_REMEDIES))
 """Searched anywhere in the message: Redis before 7 wraps what happens inside a script."""
 
 
-def _translated(error: Exception, address: Address) -> StoreError:
+def translated(error: Exception, address: Address) -> StoreError:
     """What the caller must do about an error of the client library."""
     code = getattr(error, "status_code", None)  # the library cuts it from the message
     text = address.clean(f"{code} {error}" if code else str(error))
+    if isinstance(error, Unmastered):
+        if error.refused:
+            return StoreUnusable(f"{address}: {text}. Put sentinel_username and sentinel_password into the address.")
+        return StoreUnavailable(f"{address}: {text}. Are the sentinels up, and is that their name for it?")
     if isinstance(error, MovedError):
         text = f"MOVED {text}"
     elif isinstance(error, (AuthenticationError, AuthorizationError)) and not _LASTING.search(text):

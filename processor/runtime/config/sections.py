@@ -83,6 +83,8 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
         # A brace of the prefix would take the place of the partition's hash tag in Redis Cluster.
         if "{" in self.prefix or "}" in self.prefix:
             raise InvalidSettings("prefix has a brace: braces mark the hash tag of a partition, leave them out")
+        if self.cluster and "+sentinel://" in self.url.reveal():
+            raise InvalidSettings("cluster is true and url names sentinels, which a cluster has not: choose one")
 
 
 class Avro(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,22 +69,28 @@ class RedisUrl(Secret):
 
     >>> RedisUrl("redis://me:hunter2@cache:6379/0")
     redis://me:********@cache:6379/0
+    >>> RedisUrl("redis+sentinel://me:hunter2@one,two/mymaster/0?sentinel_password=hunter3")
+    redis+sentinel://me:********@one,two/mymaster/0?sentinel_password=********
     """
 
     __slots__ = ()
+
+    SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
     @classmethod
     def read(cls, value: object) -> RedisUrl:
         if not isinstance(value, str):
             raise ValueError(f"expected a string, got {kind(value)}")
-        if not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("expected a URL that starts with redis://, rediss:// or unix://")
+        if not value.startswith(tuple(f"{scheme}://" for scheme in cls.SCHEMES)):
+            raise ValueError(f"expected a URL that starts with {', '.join(f'{scheme}://' for scheme in cls.SCHEMES)}")
         return cls(value)
 
     def __repr__(self) -> str:
         # Not by a URL parser: a password with an unescaped "/", "?" or "#" is none to it, and would be printed.
         scheme, between, rest = self.reveal().partition("://")
         user, at, host = rest.rpartition("@")
+        if re.search(r"(?i)[?&][^=&]*password[^=&]*=", user):
+            return f"{scheme}{between}{MASK}"  # the "@" is part of a password behind the host
         name, colon, _ = user.partition(":")
         hidden = f"{name}:{MASK}" if colon else MASK
         # redis-py also takes the password as a parameter.

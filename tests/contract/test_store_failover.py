@@ -1,0 +1,194 @@
+"""A master that was demoted and still answers is left at once, and sentinels are followed where configured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from processor.adapters.redis.connecting import Address, Link
+from processor.adapters.redis.store import RedisStore
+from processor.adapters.store import Applied, StoreUnavailable, StoreUnusable
+from processor.core.stream.writes import SetEntry, SetField
+from tests.servers import redis_server
+from tests.servers.redis_server import Forwarder, RedisPair, RedisServer, Sentinels, free_port
+
+from .backends import LEFT_OPEN, OURS, at, number, opened, packed, unclaimed
+from .backends import close_what_was_opened as close_what_was_opened
+from .conftest import needs
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def pair() -> Iterator[RedisPair]:
+    needs(None if redis_server.binary() else redis_server.MISSING)
+    with RedisPair() as two:
+        yield two
+
+
+def again(call: Callable[[], T]) -> T:
+    """Call as the processor does: whatever is unavailable is tried again."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return call()
+        except StoreUnavailable:
+            assert time.monotonic() < deadline, "it never came back"
+            time.sleep(0.02)
+
+
+# A name that moves
+
+
+def test_a_demoted_master_that_still_answers_is_left_with_the_first_write_it_refuses(pair: RedisPair) -> None:
+    with Forwarder(pair.master) as name:
+        store = opened(name.url)
+        store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
+        pair.demote()
+        name.to = pair.master
+        with pytest.raises(StoreUnavailable, match="read only replica"):
+            store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2")))
+        assert store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2"))) is Applied.DONE
+        with pair.master.client() as client:
+            assert client.hget("{app:0}:fields", "f") == b"2"
+        store.close()
+
+
+def test_a_restore_leaves_a_demoted_master_too(pair: RedisPair) -> None:
+    with Forwarder(pair.master) as name:
+        store = opened(name.url)
+        pair.demote()
+        name.to = pair.master
+        with pytest.raises(StoreUnavailable, match="read only replica"):
+            store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
+        assert store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"))) is Applied.DONE
+        store.close()
+
+
+def test_no_connection_to_the_demoted_master_is_used_again(pair: RedisPair) -> None:
+    """Also those that lay idle: a look-up would be answered by it, with what it had."""
+    with Forwarder(pair.master) as name:
+        store = opened(name.url)
+        taken = [store._link.call(lambda client: client.connection_pool.get_connection()) for _ in range(3)]
+        for one in taken:
+            store._link.call(lambda client, one=one: client.connection_pool.release(one))  # type: ignore[misc]
+        pair.demote()
+        name.to = pair.master
+        with pytest.raises(StoreUnavailable):
+            store.apply(0, OURS, at(1), 0, b"")
+        assert [one.is_connected for one in taken] == [False] * 3
+        store.close()
+
+
+def test_a_refusal_that_an_old_redis_wraps_into_an_error_of_the_script_is_seen(own: RedisServer) -> None:
+    """Redis before 7: "ERR Error running script …: -READONLY You can't write against a read only replica"."""
+    link = Link(own.url, False, 5.0)
+    wrapped = "ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a replica."
+    before = link.call(lambda client: client)
+    with pytest.raises(Exception, match="READONLY"):
+        link.call(lambda client: client.eval("return redis.error_reply(ARGV[1])", 0, wrapped))
+    assert link.call(lambda client: client) is not before
+    link.close()
+
+
+def test_other_errors_keep_the_connections(own: RedisServer) -> None:
+    link = Link(own.url, False, 5.0)
+    before = link.call(lambda client: client)
+    with pytest.raises(Exception, match="mistake"):
+        link.call(lambda client: client.eval("return redis.error_reply('ERR mistake')", 0))
+    assert link.call(lambda client: client) is before
+    link.close()
+
+
+# Sentinels
+
+
+@pytest.fixture
+def sentinels(pair: RedisPair) -> Iterator[Sentinels]:
+    with Sentinels(pair) as three:
+        yield three
+
+
+def test_the_store_goes_on_at_the_new_master_when_the_old_one_is_killed(pair: RedisPair, sentinels: Sentinels) -> None:
+    store = opened(sentinels.url)
+    store.check()
+    store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
+    with pair.master.client() as client:
+        client.wait(1, 5_000)
+    pair.master.kill()
+    assert again(lambda: store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2")))) is Applied.DONE
+    with pair.replica.client() as client:
+        assert client.hget("{app:0}:fields", "f") == b"2"
+
+
+def test_the_store_goes_on_at_the_new_master_when_the_old_one_is_demoted(pair: RedisPair, sentinels: Sentinels) -> None:
+    store = opened(sentinels.url)
+    store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
+    with pair.master.client() as client:
+        client.wait(1, 5_000)
+    sentinels.failover()
+    again(lambda: store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2"))))
+    assert again(lambda: store.look_up(0, OURS, [], 0, 0).identity) == at(2)
+    with pair.replica.client() as client:
+        assert client.hget("{app:0}:fields", "f") == b"2"
+
+
+def test_one_sentinel_that_answers_is_enough(sentinels: Sentinels) -> None:
+    url = f"redis+sentinel://127.0.0.1:{free_port()},{sentinels.places}/{sentinels.NAME}"
+    assert opened(url).versions() == {f"{Address.of(url)}": opened(sentinels.url).versions()[sentinels.url]}
+
+
+def test_a_name_that_the_sentinels_do_not_know_is_named_with_what_to_look_at(sentinels: Sentinels) -> None:
+    with pytest.raises(StoreUnavailable, match=r"master .other. that is up\. .*their name for it"):
+        opened(f"redis+sentinel://{sentinels.places}/other/0")
+
+
+def test_sentinels_that_are_away_are_unavailable_and_each_is_named() -> None:
+    ports = [free_port(), free_port()]
+    with pytest.raises(StoreUnavailable) as caught:
+        opened(f"redis+sentinel://:s3cr3t@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/m?sentinel_password=s3cr4t")
+    for port in ports:
+        assert f"127.0.0.1:{port}: Error 111" in str(caught.value)
+    assert "s3cr" not in str(caught.value) + repr(caught.value)
+
+
+def test_sentinels_have_a_password_of_their_own_and_the_data_another(pair: RedisPair) -> None:
+    for server in (pair.master, pair.replica):
+        with server.client() as client:
+            client.execute_command("ACL SETUSER gforce on >s3cr3t/word ~* +@all")
+    with Sentinels(pair, password="s3cr4t/word") as sentinels:
+        where = f"127.0.0.1:{sentinels.ports[0]}/{sentinels.NAME}/0"
+        store = opened(f"redis+sentinel://gforce:s3cr3t%2Fword@{where}?sentinel_password=s3cr4t%2Fword")
+        store.check()
+        assert "s3cr" not in repr(store)
+        with pytest.raises(StoreUnusable, match="sentinel_password") as caught:
+            opened(f"redis+sentinel://gforce:s3cr3t%2Fword@{where}?sentinel_password=s3cr5t")
+        assert "s3cr" not in str(caught.value)
+        with pytest.raises(StoreUnusable, match="Correct user and password"):
+            opened(f"redis+sentinel://gforce:s3cr5t@{where}?sentinel_password=s3cr4t%2Fword")
+        LEFT_OPEN[0].close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:s3cr3t@host:26379",
+        "redis+sentinel://:s3cr3t@host:26379/",
+        "redis+sentinel://:s3cr3t@host:port/name",
+        "redis+sentinel://:s3cr3t@host,,other/name",
+        "redis+sentinel://:s3cr3t@host/name/database",
+        "sentinel://:s3cr3t@host/name",
+    ],
+)
+def test_an_address_of_sentinels_that_cannot_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(StoreUnusable, match="name-of-the-master") as caught:
+        RedisStore(url, "app")
+    assert "s3" not in str(caught.value)
+
+
+def test_a_cluster_has_no_sentinels() -> None:
+    with pytest.raises(StoreUnusable, match="Set cluster to false"):
+        unclaimed("redis+sentinel://host/name", cluster=True)
