@@ -113,7 +113,7 @@ def main() -> None:
     set_up(config.log.format, config.log.level)
     store = PlainStore()
     assembly.store_of = lambda _: store  # type: ignore[assignment,return-value]
-    Service(config).run()
+    Service(config, make_registration=None, make_store_watch=None).run()
     Path("store.json").write_bytes(msgspec.json.encode(store.spent.seconds))
 
 

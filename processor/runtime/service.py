@@ -12,9 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from processor.adapters.log import Stop
+from processor.core.errors import GForceError
+
 from .assembly import tick, worker_of
 from .config import Config
 from .loop.worker import Worker
+from .registration import Registration, registration_of
+from .store_watch import StoreWatch, store_watch_of
 from .telemetry.connections import ConnectionLimits
 from .telemetry.http import HttpServer
 from .telemetry.logs import log
@@ -49,12 +54,16 @@ class Service:
         self,
         config: Config,
         make_worker: Callable[[Config, Callable[[str, dict[str, object]], None]], Worker] = worker_of,
+        make_registration: Callable[[Config, threading.Event], Registration] | None = registration_of,
+        make_store_watch: Callable[[Config], StoreWatch] | None = store_watch_of,
     ) -> None:
         self._config, self._make_worker = config, make_worker
         self._stop = threading.Event()
         self._resumes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._acknowledged: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self._status = Status()
+        self._registration = make_registration(config, self._stop) if make_registration else None
+        self._store_watch = make_store_watch(config) if make_store_watch else None
         self._turned = time.monotonic()
         token = config.http.token.reveal() if config.http.token else None
         self._http = HttpServer(
@@ -78,10 +87,25 @@ class Service:
             signal.signal(number, lambda *_: self._stop.set())
         self._http.start()  # first: whoever finds the port taken must not take partitions from who holds it
         try:
-            self._run(self._make_worker(self._config, self._notify))
+            if self._registration:
+                self._registration.start()  # before the consumer is made: to join would fence who has our name
+            if not self._stop.is_set():
+                self._run(self._make_worker(self._config, self._notify))
+        except GForceError as error:
+            if doubled := self._doubled():
+                raise doubled from error
+            raise
         finally:
             self._http.stop()
+            if self._registration:
+                self._registration.stop()
+        if doubled := self._doubled():
+            raise doubled
         log(logging.INFO, "stopped")
+
+    def _doubled(self) -> Stop | None:
+        """Why we end, if another process has our name."""
+        return Stop(self._registration.trouble) if self._registration and self._registration.trouble else None
 
     def _run(self, worker: Worker) -> None:
         self._turned = time.monotonic()
@@ -90,10 +114,14 @@ class Service:
         sys.setswitchinterval(SWITCH_EVERY)
         log(logging.INFO, "started", instance=self._config.kafka.instance, port=self._config.http.port)
         try:
+            if self._store_watch:
+                self._store_watch.start()
             self._loop(worker)
             worker.drain()
         finally:
             worker.close()
+            if self._store_watch:
+                self._store_watch.stop()
 
     def _loop(self, worker: Worker) -> None:
         stalled: set[int] = set()
@@ -113,11 +141,14 @@ class Service:
     def _current(self) -> Status:
         """The latest status; a loop that hangs in a call cannot say so itself."""
         silent = time.monotonic() - self._turned
+        status = self._status
+        if self._store_watch and self._store_watch.unsafe:
+            status = replace(status, store_unsafe=self._store_watch.unsafe)
         if silent <= self._config.processing.stall_seconds:
-            return self._status
+            return status
         why = f"the loop has not turned for {silent:.0f} s"
-        stalled = (replace(p, state="stalled", trouble=why) for p in self._status.partitions)
-        return replace(self._status, ready=False, partitions=tuple(stalled))
+        stalled = (replace(p, state="stalled", trouble=why) for p in status.partitions)
+        return replace(status, ready=False, partitions=tuple(stalled))
 
     def _report_stalls(self, known: set[int]) -> set[int]:
         now = {p.number: p for p in self._status.partitions if p.state == "stalled"}

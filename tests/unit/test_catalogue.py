@@ -186,6 +186,8 @@ def test_partitions_and_the_process_are_told() -> None:
     assert of(found, "gforce_partition_state", partition="0", state="ready") == 1
     assert of(found, "gforce_dead_letters_total", reason="bad-json") == 2
     assert of(found, "gforce_decisions_total") == 203
+    assert of(found, "gforce_store_unsafe") == 0
+    assert of(samples(scrape(replace(everything(), store_unsafe="it evicts"))), "gforce_store_unsafe") == 1
     stalled = replace(everything().partitions[0], state="stalled")
     found = samples(scrape(replace(everything(), partitions=(stalled,))))
     assert ("gforce_partition_state", frozenset({("partition", "0"), ("state", "ready")})) not in found

@@ -172,6 +172,7 @@ class HttpServer:
             "ready": status.moving,
             "partitions": {str(p.number): p.state for p in status.partitions},
             "trouble": trouble,
+            "warnings": [status.store_unsafe] if status.store_unsafe else [],
         }
         return JSONResponse(body, status_code=200 if body["ready"] else 503)
 

@@ -87,6 +87,7 @@ def _process(families: Families, status: Status) -> None:
     if status.latencies:
         _histogram(families, "decision_latency_seconds", {}, _LATENCY, status.latencies, status.latency_sum / 1_000)
     _gauge(families, "ready").add_metric([], int(status.ready))
+    _gauge(families, "store_unsafe").add_metric([], int(bool(status.store_unsafe)))
     _gauge(families, "build_info", "version").add_metric([__version__], 1)
 
 

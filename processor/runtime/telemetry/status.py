@@ -44,6 +44,8 @@ class Status:
     """requests by the time until they were committed, see ``LATENCY_BOUNDS``"""
     latency_sum: int = 0
     """milliseconds"""
+    store_unsafe: str = ""
+    """why the store could silently drop state, as a sentence; empty if it could not"""
 
     @property
     def moving(self) -> bool:
