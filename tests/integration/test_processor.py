@@ -266,7 +266,12 @@ def test_it_is_healthy_but_not_ready_while_it_owns_nothing(broker: Broker, redis
         assert "no partition" in waiting.json["trouble"]["group"]
         assert spare.metric("gforce_ready") == 0
         first.kill()
-        assert spare.wait_ready().json == {"ready": True, "partitions": {"0": "ready"}, "trouble": {}}
+        assert spare.wait_ready().json == {
+            "ready": True,
+            "partitions": {"0": "ready"},
+            "trouble": {},
+            "warnings": [],
+        }
         eventually(lambda: spare.metric("gforce_ready"), lambda ready: ready == 1)
     finally:
         deployment.close()

@@ -152,3 +152,17 @@ def test_the_command_explains_a_wrong_token_and_a_wrong_address(port: Port) -> N
         acknowledged(port.url, "bank", 1)
     with pytest.raises(GForceError, match="--url"):
         acknowledged(f"http://127.0.0.1:{free_port()}", "bank", 1)
+
+
+def test_a_store_that_may_evict_is_a_warning_and_the_process_stays_ready() -> None:
+    partition = PartitionStatus(0, "ready", "", 1, 1, 0, 0, 0, 0.0)
+    status = Status(ready=True, partitions=(partition,), store_unsafe="redis://r has maxmemory-policy allkeys-lru")
+    made = Port(free_port())
+    server = HttpServer("127.0.0.1", made.number, lambda: status, made.resumed.append)
+    server.start()
+    try:
+        code, body = made.ask("/readyz")
+    finally:
+        server.stop()
+    assert code == 200
+    assert msgspec.json.decode(body)["warnings"] == ["redis://r has maxmemory-policy allkeys-lru"]
