@@ -57,6 +57,8 @@ class Registration:
         self.trouble = ""
         self._processes, self._process, self._told = processes, process, told
         self._gone, self._clock, self._monotonic = gone or is_gone, clock, monotonic
+        self._seen: bytes | None = None
+        """the record of somebody else under our name, at the last refresh"""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="registration", daemon=True)
 
@@ -109,18 +111,21 @@ class Registration:
     def refresh(self, suspended: bool = False) -> None:
         """Write our record again. If somebody else's is there, whoever started later gives up.
 
-        Both may have found nothing when they started: Redis was emptied, or fell back to an older copy. ``suspended``:
-        we did not run for longer than our record lives, so whoever took our place did it rightly.
+        Both may have found nothing when they started: Redis was emptied, or fell back to an older copy. The older one
+        takes the name back; the newer one gives up when it has seen that refreshed, since the broker may have ended
+        the older one already. ``suspended``: we did not run for longer than our record lives, so whoever took our place
+        did it rightly.
         """
-        found = self._hold()
+        found, seen = self._hold(), self._seen
+        self._seen = found
         if found is None:
             return
         other = read(found)
         if isinstance(other, Process) and not suspended and _order(self._process) < _order(other):
-            self._hold(instead_of=other.token)  # it finds that the next time, and gives up
-            return
-        self.trouble = self._taken(other)
-        self._told.set()
+            self._seen = self._hold(instead_of=other.token)
+        elif suspended or (seen is not None and seen != found):
+            self.trouble = self._taken(other)
+            self._told.set()
 
     def _hold(self, instead_of: str = "") -> bytes | None:
         return self._processes.hold(msgspec.structs.replace(self._process, refreshed=self._clock()), instead_of)

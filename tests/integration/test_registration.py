@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -72,17 +73,39 @@ def test_a_killed_process_takes_its_name_again_without_waiting(deployment: Deplo
 def test_a_process_that_finds_somebody_older_under_its_name_stops_in_order(
     deployment: Deployment, redis: RedisServer
 ) -> None:
-    """As after Redis was emptied and two started under one name before either could see the other."""
     processor = deployment.processor("one").start_ready()
     decided(deployment, 0, 20)
     found = record(redis, deployment)
     assert found is not None
     older = {**found, "token": "other", "host": "elsewhere", "started": int(str(found["started"])) - 1}
     with redis.client() as client:
-        client.set(f"{deployment.name}:process:one", json.dumps(older))
+        for refreshed in count():
+            client.set(f"{deployment.name}:process:one", json.dumps({**older, "refreshed": refreshed}))
+            if processor.ended(within=0.2):
+                break
     assert processor.wait() == 2
     assert 'another process runs as instance "one": host elsewhere' in processor.log.splitlines()[-1]
-    assert record(redis, deployment) == older
+    left = record(redis, deployment)
+    assert left is not None
+    assert left["token"] == "other"
+
+
+def test_of_two_that_could_not_see_each_other_exactly_one_goes_on(deployment: Deployment, redis: RedisServer) -> None:
+    """The record of the first one vanishes just when the second one starts, so that both join the group."""
+    first = deployment.processor("one").start_ready()
+    decided(deployment, 0, 20)
+    second = double_of(deployment, "one").start()
+    with redis.client() as client:
+        while (record(redis, deployment) or {}).get("pid") != second.pid:
+            client.delete(f"{deployment.name}:process:one")
+    eventually(lambda: [one for one in (first, second) if one.ended(within=0.1)], lambda gone: len(gone) == 1)
+    (left,) = [one for one in (first, second) if not one.ended(within=0.1)]
+    decided(deployment, 20, 20)
+    left.wait_ready()
+    decided(deployment, 40, 20)
+    assert not left.ended(within=6), "nor later"
+    assert len(deployment.decisions()) == 60
+    assert left.stop() == 0
 
 
 def test_a_process_goes_on_while_redis_is_away_and_registers_again(deployment: Deployment, redis: RedisServer) -> None:

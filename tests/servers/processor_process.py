@@ -133,6 +133,15 @@ class ProcessorProcess:
         self._process = None
         return code
 
+    def ended(self, within: float) -> bool:
+        """Whether it has ended by itself, or does within so many seconds."""
+        assert self._process is not None
+        try:
+            self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def close(self) -> None:
         """End it if it still runs."""
         if self._process is not None:

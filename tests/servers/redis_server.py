@@ -237,10 +237,16 @@ class RedisPair:
         follow(self.replica, self.master)
         return self
 
+    def settle(self) -> None:
+        """Wait until the replica has whatever the master has answered for. (WAIT is for writes of its own client.)"""
+        with self.master.client() as master, self.replica.client() as replica:
+            written = master.info("replication")["master_repl_offset"]
+            _until(lambda: replica.info("replication")["slave_repl_offset"] >= written, "the replica lags behind")
+
     def demote(self) -> None:
         """The replica becomes the master; the old one follows it, keeps its connections and answers READONLY."""
-        with self.master.client() as old, self.replica.client() as new:
-            old.wait(1, 5_000)  # acknowledged, so nothing is lost
+        self.settle()
+        with self.replica.client() as new:
             new.execute_command("REPLICAOF", "NO", "ONE")
         follow(self.master, self.replica)
         self.master, self.replica = self.replica, self.master

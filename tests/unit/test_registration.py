@@ -104,8 +104,11 @@ def test_one_that_is_certainly_gone_is_replaced_without_waiting(bench: Bench) ->
 
 def test_of_two_that_wait_for_a_dead_one_one_gives_up(bench: Bench) -> None:
     bench.registration(bench.process("dead")).enter()
-    third = bench.process("third")
-    bench.meanwhile.append(lambda: bench.processes.hold(third) and None)
+
+    def third() -> None:
+        bench.processes.hold(bench.process("third"))
+
+    bench.meanwhile.append(third)
     with pytest.raises(Stop, match="host-of-third"):
         bench.registration(bench.process("b")).enter()
 
@@ -158,8 +161,9 @@ def test_of_two_that_found_nothing_the_one_that_started_later_gives_up(bench: Be
         each.enter()
     bench.processes.records.clear()
     turns = [older, newer] if first == "a" else [newer, older]
-    for _ in range(3):
+    for _ in range(4):
         for each in turns:
+            bench.now += 1_000
             if not each.trouble:
                 each.refresh()
     assert (older.trouble, bench.holder) == ("", "a")
@@ -170,8 +174,9 @@ def test_of_two_that_found_nothing_the_one_that_started_later_gives_up(bench: Be
 
 def test_of_two_that_started_in_the_same_millisecond_exactly_one_gives_up(bench: Bench) -> None:
     both = [bench.registration(bench.process(token, started=1)) for token in ("a", "b")]
-    for _ in range(3):
+    for _ in range(4):
         for each in both:
+            bench.now += 1_000
             if not each.trouble:
                 each.refresh()
     assert [bool(each.trouble) for each in both] == [False, True]
@@ -186,11 +191,26 @@ def test_who_was_suspended_for_longer_than_its_record_lives_gives_way_to_its_suc
     assert bench.holder == "b"
 
 
-def test_who_finds_a_later_version_in_its_place_gives_up(bench: Bench) -> None:
+def test_the_newer_one_goes_on_if_the_older_one_ends_after_it_took_its_name_back(bench: Bench) -> None:
+    """The broker lets the newer one fence the older: both giving up would leave nobody."""
+    older = bench.registration(bench.process("a", started=1))
+    newer = bench.registration(bench.process("b", started=2))
+    newer.enter()
+    older.refresh()
+    assert bench.holder == "a"
+    newer.refresh()
+    bench.processes.release(bench.process("a", started=1))
+    newer.refresh()
+    assert (newer.trouble, bench.holder) == ("", "b")
+
+
+def test_who_finds_a_later_version_in_its_place_gives_up_when_that_refreshes_its_record(bench: Bench) -> None:
     running = bench.registration(bench.process("a"))
     running.enter()
-    bench.processes.records["one"] = (b'{"form":2}', 2**62)
-    running.refresh()
+    for number in range(2):
+        assert not running.trouble
+        bench.processes.records["one"] = (b'{"form":2,"refreshed":%d}' % number, 2**62)
+        running.refresh()
     assert "later version" in running.trouble
 
 
@@ -258,12 +278,16 @@ def test_who_must_give_up_while_running_is_told_to_stop_and_keeps_the_others_rec
     told = threading.Event()
     running = Registration(away, this_process(CONFIG), told)
     running.start()
-    other = msgspec.structs.replace(this_process(CONFIG), token="other", started=1).encode()
-    away.records["one"] = (other, 2**62)
-    assert told.wait(30)
+    other, number = msgspec.structs.replace(this_process(CONFIG), token="other", started=1), 0
+    while not told.wait(0.02):
+        number += 1
+        away.records["one"] = (msgspec.structs.replace(other, refreshed=number).encode(), 2**62)
+        assert number < 1_000
     running.stop()
     assert "another process runs" in running.trouble
-    assert away.find("one") == other
+    found = away.find("one")
+    assert found
+    assert msgspec.json.decode(found, type=Process).token == "other"
 
 
 # Who is certainly gone

@@ -183,6 +183,13 @@ def _connector(url: str, cluster: bool, timeout: float) -> Callable[[], Any]:
     return connect
 
 
+def named(address: Address, client: Any) -> str:
+    """A server by its address; one that sentinels named also by where it is now."""
+    if not isinstance(client, _Master):
+        return str(address)
+    return f"{address} (now {_place(client.sentinels.discover_master(client.watched))})"
+
+
 class Unmastered(MasterNotFoundError):
     """No sentinel names a master that is up. ``refused``: one of them wants another password."""
 
@@ -219,6 +226,8 @@ class _Master(Redis):
     """A client of whoever is the master now; closes its sentinels' connections with its own."""
 
     sentinels: _Sentinels
+    watched: str
+    """the name the sentinels have for it"""
 
     def close(self) -> None:
         super().close()
@@ -243,5 +252,5 @@ def _master(url: str, options: dict[str, Any]) -> Redis:
     sentinels = _Sentinels(watched.sentinels, sentinel_kwargs={**brief, **asking})  # type: ignore[no-untyped-call]
     data = {**given, **options, "db": watched.database, **({"ssl": True} if tls else {})}
     client: _Master = sentinels.master_for(watched.name, redis_class=_Master, **data)  # type: ignore[no-untyped-call]
-    client.sentinels = sentinels
+    client.sentinels, client.watched = sentinels, watched.name
     return client

@@ -36,7 +36,7 @@ from redis.exceptions import (
     WatchError,
 )
 
-from processor.adapters.redis.connecting import Address, Link, Unmastered
+from processor.adapters.redis.connecting import Address, Link, Unmastered, named
 from processor.adapters.redis.entries import apart, command
 from processor.adapters.store import (
     Applied,
@@ -205,7 +205,7 @@ class RedisStore:
     def _servers(self, client: Any) -> dict[str, Any]:
         """A client for every server that holds state, by the name to show."""
         if not self._cluster:
-            return {str(self._address): client}
+            return {named(self._address, client): client}
         return {node.name: client.get_redis_connection(node) for node in client.get_primaries()}
 
     def _identity(self, partition: int, text: bytes | None) -> Identity | None:
