@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -11,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.servers.broker import Broker
-from tests.servers.processor_process import Deployment, ProcessorProcess, eventually
-from tests.servers.redis_server import Forwarder, RedisPair, RedisServer
+from tests.servers.processor_process import Deployment, ProcessorProcess, clean_environment, eventually
+from tests.servers.redis_server import Forwarder, RedisPair, RedisServer, Sentinels
 
 
 def double_of(deployment: Deployment, instance: str) -> ProcessorProcess:
@@ -160,3 +162,27 @@ def test_a_processor_goes_on_by_itself_when_its_redis_is_demoted_and_still_answe
             assert json.loads(found)["pid"] == processor.pid
         finally:
             deployment.close()
+
+
+def test_a_processor_follows_its_sentinels_and_doctor_says_who_is_master(
+    broker: Broker, pair: RedisPair, tmp_path: Path
+) -> None:
+    with Sentinels(pair) as sentinels:
+        deployment = Deployment(broker.bootstrap, sentinels.url, tmp_path)
+        try:
+            processor = deployment.processor("one").start_ready()
+            decided(deployment, 0, 20)
+            assert f"(now 127.0.0.1:{pair.master.port})" in doctor(processor)
+            sentinels.failover()
+            decided(deployment, 20, 20)
+            assert f"(now 127.0.0.1:{pair.replica.port})" in doctor(processor)
+            processor.wait_ready()
+            assert len(deployment.decisions()) == 40
+        finally:
+            deployment.close()
+
+
+def doctor(processor: ProcessorProcess) -> str:
+    command = [sys.executable, "-m", "processor.cli", "doctor", "--json", "--config", str(processor.config)]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=120, check=False)
+    return done.stdout
