@@ -17,6 +17,8 @@ from .telemetry.logs import log
 
 LOOK_EVERY = 30.0
 """Seconds."""
+PATIENCE = 1.0
+"""Seconds to wait for an answer when we stop."""
 
 
 class StoreWatch:
@@ -37,8 +39,9 @@ class StoreWatch:
     def stop(self) -> None:
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join()
-        self._close()
+            self._thread.join(PATIENCE)
+        if not self._thread.is_alive():  # else it waits for an answer, and ends with the process
+            self._close()
 
     def look(self) -> None:
         """Ask once, and say so if the answer is another one."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
+from redis.connection import Connection, SSLConnection
+from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 
 from processor.adapters.redis.connecting import Address, Link
 from processor.adapters.redis.store import RedisStore
@@ -192,3 +194,20 @@ def test_an_address_of_sentinels_that_cannot_be_read_is_not_shown(url: str) -> N
 def test_a_cluster_has_no_sentinels() -> None:
     with pytest.raises(StoreUnusable, match="Set cluster to false"):
         unclaimed("redis+sentinel://host/name", cluster=True)
+
+
+def test_tls_is_for_the_data_and_for_the_sentinels_only_if_asked_for() -> None:
+    where = "me:pass@one,two:7/name/3?ssl_ca_certs=/ca.pem&sentinel_username=watcher&sentinel_password=other"
+    for scheme, more, tls in (("redis", "", "no"), ("rediss", "", "data"), ("rediss", "&sentinel_ssl=true", "both")):
+        link = Link(f"{scheme}+sentinel://{where}{more}", False, 5.0)
+        data, sentinels = link.call(lambda client: (client.connection_pool, client.sentinels.sentinels))
+        assert data.connection_class is (SentinelManagedConnection if tls == "no" else SentinelManagedSSLConnection)
+        wanted = {"username": "me", "password": "pass", "db": 3, "ssl_ca_certs": "/ca.pem", "socket_timeout": 5.0}
+        assert wanted.items() <= data.connection_kwargs.items()
+        for one, place in zip(sentinels, (("one", 26379), ("two", 7)), strict=True):
+            pool = one.connection_pool
+            assert (pool.connection_kwargs["host"], pool.connection_kwargs["port"]) == place
+            assert pool.connection_class is (SSLConnection if tls == "both" else Connection)
+            assert {"username": "watcher", "password": "other"}.items() <= pool.connection_kwargs.items()
+            assert (pool.connection_kwargs.get("ssl_ca_certs") == "/ca.pem") == (tls == "both")
+        link.close()

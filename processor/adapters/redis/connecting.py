@@ -159,7 +159,8 @@ def _pools(client: Any) -> list[Any]:
     if isinstance(client, RedisCluster):
         nodes = [node.redis_connection for node in client.get_nodes()]  # type: ignore[no-untyped-call]
         return [node.connection_pool for node in nodes if node is not None]
-    return [client.connection_pool]
+    asked = client.sentinels.sentinels if isinstance(client, _Master) else []
+    return [one.connection_pool for one in (client, *asked)]
 
 
 def _connector(url: str, cluster: bool, timeout: float) -> Callable[[], Any]:
@@ -204,7 +205,8 @@ class _Sentinels(Sentinel):
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
         failed: dict[str, RedisError] = {}
-        for number, sentinel in enumerate(self.sentinels):
+        asked = list(self.sentinels)  # another thread may ask as well
+        for sentinel in asked:
             try:
                 masters: Any = sentinel.sentinel_masters()
                 state = masters.get(service_name)
@@ -213,7 +215,7 @@ class _Sentinels(Sentinel):
                 failed[_place((known["host"], known["port"]))] = _as_redis_error(error)
                 continue
             if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
-                self.sentinels.insert(0, self.sentinels.pop(number))  # the next time it is asked first
+                self.sentinels = [sentinel, *(one for one in asked if one is not sentinel)]  # it is asked first now
                 return state["ip"], state["port"]
         raise Unmastered(service_name, failed)
 
