@@ -26,6 +26,14 @@ class Retry(LogError):
     """Nothing happened; the same call may succeed later."""
 
 
+class Unreadable(Retry):
+    """A batch of the log cannot be taken as it is, and another try would fail too: ``offset`` is its first."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        super().__init__(text)
+        self.offset = offset
+
+
 class Rewind(LogError):
     """The transaction cannot be committed: abort it, forget the batch, seek back and process it again."""
 
@@ -84,6 +92,17 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFailure:
+    """Why nothing comes from a partition of an input."""
+
+    offset: int
+    """the next that is to be read"""
+    why: str
+    unreadable: bool
+    """the client cannot take the batch that is there: only another client, or to skip it, helps"""
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """Who we were in the consumer group when a batch was read. Opaque but for the two fields that are checked."""
 
@@ -129,6 +148,12 @@ class Input(Protocol):
     def ended(self, at: At) -> bool:
         """Whether the last thing heard of this partition was its (stable) end."""
 
+    def moved_on(self, at: At, ask: bool = False) -> bool:
+        """Whether the log goes on after the end that was heard: as last heard, or as the broker says if asked."""
+
+    def failure(self, at: At) -> ReadFailure | None:
+        """Why this partition gives nothing, if that was said since it last gave something."""
+
     def lag(self, at: At, position: int) -> int | None:
         """How far ``position`` is from the end as last heard, without asking; None if nothing was heard yet."""
 
@@ -171,6 +196,9 @@ class Reader(Protocol):
 
     def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
         """Records from ``start`` up to (not including) ``stop``, or to the stable end as of the call."""
+
+    def unreadable(self, at: At, offset: int) -> tuple[int, int] | None:
+        """The batch that holds ``offset``, if it cannot be read: its first offset and the next after it, else None."""
 
     def partitions(self, topic: str) -> int | None:
         """How many partitions the topic has, or None if there is no such topic."""

@@ -30,6 +30,9 @@ SWEEP = 10_000
 STORE_THREADS = 2
 """Or a partition would wait until the store has been told of all others."""
 
+SIZES = ("receive.message.max.bytes", "fetch.max.bytes", "fetch.message.max.bytes", "max.partition.fetch.bytes")
+"""What the reader must have in common with the member of the group: both can read the same records then."""
+
 
 def topics_of(config: Config) -> Topics:
     return Topics(**config.topics.full())
@@ -131,7 +134,9 @@ def worker_of(config: Config, notify: Notify) -> Worker:
             "session.timeout.ms": kafka.session_timeout_ms,
             "heartbeat.interval.ms": max(kafka.session_timeout_ms // 4, 100),
         }
-    consumer = client_properties(config, session, kafka.consumer_properties.reveal())
+    own = kafka.consumer_properties.reveal()
+    consumer = client_properties(config, session, own)
+    sizes = {name: value for name, value in own.items() if name in SIZES}
     producer = client_properties(config, kafka.producer_properties.reveal())
     topics = topics_of(config)
     store = store_of(config)
@@ -144,7 +149,7 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         make_output=lambda: KafkaOutput(
             producer, kafka.group, kafka.instance, transaction_timeout_ms=kafka.transaction_timeout_ms
         ),
-        reader=KafkaReader(client_properties(config)),
+        reader=KafkaReader(client_properties(config, sizes)),
         store=store,
         terms=terms_of(config),
         pace=pace_of(config),

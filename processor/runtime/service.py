@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from processor.adapters.log import Stop
+from processor.adapters.log import At, LogError, Stop
 from processor.core.errors import GForceError
 
 from .assembly import tick, worker_of
 from .config import Config
 from .loop.worker import Worker
+from .operations.skipping import Answer, Skipping, judged, refused
 from .registration import Registration, registration_of
 from .store_watch import StoreWatch, store_watch_of
 from .telemetry.connections import ConnectionLimits
@@ -43,6 +44,7 @@ LEVELS = {
     "quarantined": logging.ERROR,
     "store damaged": logging.ERROR,
     "recovering": logging.WARNING,
+    "skipped": logging.WARNING,
 }
 """of what is told besides that all goes well"""
 
@@ -61,6 +63,8 @@ class Service:
         self._stop = threading.Event()
         self._resumes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._acknowledged: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._skips: queue.SimpleQueue[tuple[int, str, int, int]] = queue.SimpleQueue()
+        self._worker: Worker | None = None
         self._status = Status()
         self._registration = make_registration(config, self._stop) if make_registration else None
         self._store_watch = make_store_watch(config) if make_store_watch else None
@@ -73,6 +77,7 @@ class Service:
             self._resumes.put,
             token,
             acknowledge=lambda tenant, number: self._acknowledged.put((tenant, number)),
+            skip=self._skip,
             max_tenants=config.metrics.max_tenants,
             allowed_hosts=config.http.allowed_hosts,
             limits=ConnectionLimits(config.http.max_connections, config.http.request_timeout_ms / 1_000),
@@ -108,7 +113,7 @@ class Service:
         return Stop(self._registration.trouble) if self._registration and self._registration.trouble else None
 
     def _run(self, worker: Worker) -> None:
-        self._turned = time.monotonic()
+        self._turned, self._worker = time.monotonic(), worker
         gc.freeze()  # what is there now stays; and a batch makes more objects than the collector expects of a program
         gc.set_threshold(200_000, 20, 100)
         sys.setswitchinterval(SWITCH_EVERY)
@@ -133,10 +138,29 @@ class Service:
                 worker.resume(self._resumes.get())
             while not self._acknowledged.empty():
                 worker.acknowledge(*self._acknowledged.get())
+            while not self._skips.empty():
+                worker.skip(*self._skips.get())
             if time.monotonic() - looked >= STATUS_EVERY:
                 looked = time.monotonic()
                 self._status = status_of(worker, tick(), self._config.processing.stall_seconds)
                 stalled = self._report_stalls(stalled)
+
+    def _skip(self, number: int, wanted: Skipping) -> tuple[Answer, int]:
+        """Asked over HTTP, in a thread of its own: how far the batch reaches is found out by reading."""
+        worker = self._worker
+        partitions = {one.number: one for one in self._current().partitions}
+        no = refused(number, wanted, partitions.get(number))
+        if no is not None or worker is None:
+            return no or (Answer(number, wanted.topic, wanted.offset, 0, False, "it has not started yet"), 503)
+        topic = next(topic for topic, name in worker.topics.sources.items() if name == wanted.topic)
+        try:
+            batch = worker.reader.unreadable(At(topic, number), wanted.offset)
+        except LogError as error:
+            return Answer(number, wanted.topic, wanted.offset, 0, False, str(error)), 503
+        answer, status = judged(number, wanted, batch)
+        if answer.done:
+            self._skips.put((number, wanted.topic, wanted.offset, answer.to))
+        return answer, status
 
     def _current(self) -> Status:
         """The latest status; a loop that hangs in a call cannot say so itself."""

@@ -60,6 +60,17 @@ REMEDY = {
 # The position we asked for is not in the log.
 NOT_KEPT = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 
+# What the client says of a batch that it cannot take: too large once it is decompressed, or damaged.
+UNREADABLE = frozenset(
+    {
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._BAD_MSG,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+    }
+)
 
 Client = TypeVar("Client")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from processor.adapters.kafka.errors import NOT_KEPT, REMEDY, error_of, made, meaning, says
+from processor.adapters.kafka.errors import NOT_KEPT, REMEDY, UNREADABLE, error_of, made, meaning, says
 from processor.adapters.kafka.headers import headers_of
 from processor.adapters.kafka.membership import parsed
 from processor.adapters.kafka.runs import NEVER, runs
@@ -21,6 +21,7 @@ from processor.adapters.log import (
     LogError,
     Membership,
     Piece,
+    ReadFailure,
     Record,
     Retry,
     Sources,
@@ -45,6 +46,10 @@ PASSING = frozenset(
 MOST_REJOINS, REJOIN_WINDOW = 5, 60.0
 MOST_AT_ONCE = 1_000_000
 """The client takes no more."""
+REST = 30.0
+"""Seconds until a batch that could not be taken is tried again: others wait while it is decompressed."""
+ASK = 1.0
+"""Seconds to wait for an end that is asked for."""
 # The partition's fetcher has not started yet, or is about to stop.
 NOT_YET = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
 
@@ -93,7 +98,10 @@ class KafkaInput:
         self._unsought: dict[At, int] = {}  # started, but the seek has not been taken yet
         self._placed: set[At] = set()  # what librdkafka has been given to read
         self._owned: set[At] = set()
-        self._at_end: set[At] = set()
+        self._at_end: dict[At, int] = {}  # where the end was heard
+        self._failures: dict[At, ReadFailure] = {}
+        self._resting: dict[At, tuple[float, int]] = {}  # unreadable: when to try again, and from where
+        self._ends: dict[At, int] = {}  # of those that rest, as heard last
         self._membership: object = None
         self._problems: list[LogError] = []
         self._fatal: KafkaError | None = None
@@ -201,7 +209,9 @@ class KafkaInput:
         for at in partitions:
             self._next.pop(at, None)
             self._unsought.pop(at, None)
-            self._at_end.discard(at)
+            self._at_end.pop(at, None)
+            self._failures.pop(at, None)
+            self._resting.pop(at, None)
 
     def _current_membership(self) -> Membership:
         self._membership = self._consumer.consumer_group_metadata()
@@ -227,6 +237,7 @@ class KafkaInput:
         if self._fatal is not None:
             self._rejoin(self._fatal)
         self._raise_noted()
+        self._try_again()
         self._seek_all()
         # While a seek is outstanding a long wait would be a wait for nothing.
         wait = min(timeout, 0.05) if self._unsought else timeout
@@ -249,22 +260,38 @@ class KafkaInput:
             if not isinstance(run, Piece):
                 self._noted(run.error(), run)  # type: ignore[arg-type]
             elif run.records:
-                self._at_end.discard(run.at)
+                self._at_end.pop(run.at, None)
+                self._failures.pop(run.at, None)
                 pieces.append(run)
         return pieces
 
     def ended(self, at: At) -> bool:
         return at in self._at_end
 
+    def moved_on(self, at: At, ask: bool = False) -> bool:
+        """What is heard along with a fetch counts open transactions too; asked, the broker names the stable end."""
+        heard = self._at_end.get(at)
+        if heard is None or self._end(at) <= heard:
+            return False
+        return not ask or self._end(at, cached=False) > heard
+
+    def failure(self, at: At) -> ReadFailure | None:
+        return self._failures.get(at)
+
     def lag(self, at: At, position: int) -> int | None:
         """From the end that came along with the last fetch; at the end, markers of transactions do not count."""
         if at in self._at_end:
             return max(self._next[at] - position, 0)
-        try:
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), cached=True)
-        except (KafkaException, TypeError):  # not assigned any more; None if there is nothing to unpack
-            return None
+        end = self._ends[at] if at in self._resting else self._end(at)
         return max(end - position, 0) if end >= 0 else None
+
+    def _end(self, at: At, cached: bool = True) -> int:
+        """Negative if it is not known."""
+        try:
+            bounds = self._consumer.get_watermark_offsets(TopicPartition(*at), timeout=ASK, cached=cached)
+        except KafkaException:  # not assigned any more, or no answer
+            return -1
+        return int(bounds[1]) if bounds else -1
 
     def _noted(self, error: KafkaError, message: Message | None = None) -> None:
         """Keep problems for the next calls, one for each: records of the same fetch must reach the caller before it."""
@@ -277,15 +304,52 @@ class KafkaInput:
         elif message is None and error.code() not in REMEDY:
             pass  # a broker's trouble, reported aside; librdkafka logs and mends it
         elif error.code() not in PASSING:
-            named = message is not None and message.topic() is not None
-            where = f"reading {message.topic()}[{message.partition()}]" if message and named else "reading"
-            partition = message.partition() if message and named else None
-            self._problems.append(self._meaning(error, where, partition))
+            self._noted_trouble(error, message)
+
+    def _noted_trouble(self, error: KafkaError, message: Message | None) -> None:
+        """That of one partition is told of this one and holds up no other, unless a person must act on it."""
+        if message is None or message.topic() is None:
+            self._problems.append(self._meaning(error, "reading"))
+            return
+        at = At(message.topic() or "", message.partition() or 0)
+        problem = self._meaning(error, f"reading {at.topic}[{at.partition}]", at.partition)
+        if error.code() in UNREADABLE:
+            self._rest(at, message.offset() or 0, f"{error.str()} ({error.name()})")
+        elif not isinstance(problem, Retry):
+            self._problems.append(problem)
+        elif at in self._next:
+            self._at_end.pop(at, None)
+            self._failures[at] = ReadFailure(self._next[at], str(problem), False)
+
+    def _rest(self, at: At, batch: int, why: str) -> None:
+        """Leave a partition alone for a while: librdkafka would try twice a second to take what it cannot take.
+
+        ``batch`` is the first offset of that batch, which may have been begun or come after markers of transactions.
+        """
+        position = self._next.get(at)
+        if position is None:
+            return
+        offset = max(position, batch)
+        self._ends[at] = self._end(at)
+        self._forget([at])
+        self._failures[at] = ReadFailure(offset, f"{at.topic}[{at.partition}] at offset {offset}: {why}", True)
+        self._resting[at] = self._clock() + REST, position
+        if self._protocol == "consumer":  # under the classic one the next poll takes it away
+            with contextlib.suppress(KafkaException):
+                self._consumer.pause([TopicPartition(*at)])
+
+    def _try_again(self) -> None:
+        """Read those that have rested long enough; what is said of them stands until something comes."""
+        for at, (due, position) in list(self._resting.items()):
+            if self._clock() >= due:
+                del self._resting[at]
+                self._next[at] = self._unsought[at] = position
 
     def _heard_end(self, message: Message) -> None:
         at = At(message.topic() or "", message.partition() or 0)
         if (message.offset() or 0) >= self._next.get(at, NEVER):
-            self._at_end.add(at)
+            self._at_end[at] = message.offset() or 0
+            self._failures.pop(at, None)
 
     def _raise_noted(self) -> None:
         if self._problems:
@@ -376,7 +440,7 @@ class KafkaInput:
 
     def pause(self, partitions: Iterable[At]) -> None:
         """Records fetched but not handed out are dropped: only ``start`` reads on, from where it is told."""
-        held = [at for at in partitions if at in self._next]
+        held = [at for at in partitions if at in self._next or at in self._resting]
         self._forget(held)
         if held and self._protocol == "consumer":  # under the classic one the next poll takes them away
             with contextlib.suppress(KafkaException):  # not assigned any more: then there is nothing to pause

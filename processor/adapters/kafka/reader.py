@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from processor.adapters.kafka.errors import NOT_KEPT, made, meaning
+from processor.adapters.kafka.errors import NOT_KEPT, UNREADABLE, made, meaning
 from processor.adapters.kafka.input import PASSING, record_of
 from processor.adapters.kafka.settings import Properties, client_properties, reader_properties
-from processor.adapters.log import At, Record, Retry, Stop
+from processor.adapters.log import At, Record, Retry, Stop, Unreadable
 
 
-def check_reading(error: KafkaError, at: At) -> None:
-    """Raise what an error means for who reads outside any group.
+def check_reading(error: KafkaError, at: At, offset: int) -> None:
+    """Raise what an error at an offset means for who reads outside any group.
 
     librdkafka looks for the coordinator of a group all the same, and for one that no ACL names it is refused. That is
     no obstacle to reading.
@@ -24,6 +24,12 @@ def check_reading(error: KafkaError, at: At) -> None:
     doing = f"reading {at.topic}[{at.partition}]"
     if error.code() in NOT_KEPT:
         raise Stop(f"{doing}: records were deleted meanwhile ({error.str()}). Remedy: start again")
+    if error.code() in UNREADABLE:
+        raise Unreadable(
+            f"{doing} at offset {offset}: {error.str()} ({error.name()}). Remedy: raise receive.message.max.bytes in "
+            "the Kafka properties",
+            offset,
+        )
     if error.code() not in PASSING and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
         raise meaning(error, doing)
 
@@ -132,15 +138,43 @@ class KafkaReader:
             error, offset = message.error(), message.offset() or 0
             if error is None and offset < stop:
                 records.append(record_of(message))
+            elif error is not None and error.code() in UNREADABLE and records:
+                break  # those before it come first; it is said again
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-                check_reading(error, at)
+                check_reading(error, at, offset)
                 continue
             reached = reached or offset >= stop - (error is None)
         return records, reached
 
+    def unreadable(self, at: At, offset: int) -> tuple[int, int] | None:
+        """librdkafka names the first offset of a batch that it cannot take, whichever of its offsets is asked for, and
+        not the last: so that is searched for."""
+        first = self._failing(at, offset)
+        if first is None:
+            return None
+        low, high, step = offset, self.bounds(at)[1], 1
+        while high - low > 1:
+            probe = low + min(step, (high - low) // 2)
+            if self._failing(at, probe) == first:
+                low, step = probe, 4 * step
+            else:
+                high = probe
+        return first, high
+
+    def _failing(self, at: At, offset: int) -> int | None:
+        """The first offset of the batch at an offset, if it cannot be read."""
+        try:
+            next(self._records(at, offset, offset + 1), None)
+        except Unreadable as problem:
+            return problem.offset
+        return None
+
     @contextlib.contextmanager
     def _consumer(self) -> Iterator[Consumer]:
-        consumer = self._idle.pop() if self._idle else made(Consumer, self._settings)
+        try:
+            consumer = self._idle.pop()
+        except IndexError:
+            consumer = made(Consumer, self._settings)
         try:
             yield consumer
         finally:

@@ -63,6 +63,9 @@ CONSUMER_DEFAULTS: dict[str, Any] = {
     "fetch.queue.backoff.ms": 1,  # at the default of 1000 a fast consumer idles
     "fetch.wait.max.ms": 100,
     "fetch.message.max.bytes": 4 << 20,
+    # Also how much librdkafka makes of a batch compressed with zstd, which it tries in steps of three times as much: a
+    # third of this can always be read.
+    "receive.message.max.bytes": 256 << 20,
     "queued.max.messages.kbytes": 64 << 10,
     "queued.min.messages": 20_000,
 }

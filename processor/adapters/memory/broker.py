@@ -28,6 +28,7 @@ class Partition:
     start: int = 0
     entries: list[Record | None] = field(default_factory=list)
     open: dict[str, list[int]] = field(default_factory=dict)  # producer → offsets of its unfinished transaction
+    unreadable: dict[int, int] = field(default_factory=dict)  # batches no client can take: first offset → next after it
 
     @property
     def end(self) -> int:
@@ -53,10 +54,16 @@ class Partition:
         for offset in range(start, stop):
             if len(found) == most:
                 return found, offset
+            if self.unreadable_at(offset):
+                return found, offset
             record = self.entries[offset - self.start]
             if record is not None:
                 found.append(record)
         return found, max(start, stop)
+
+    def unreadable_at(self, offset: int) -> tuple[int, int] | None:
+        """The batch at this offset, if no client can take it."""
+        return next((batch for batch in self.unreadable.items() if batch[0] <= offset < batch[1]), None)
 
     def count(self, start: int) -> int:
         """How many committed records there are from an offset on."""

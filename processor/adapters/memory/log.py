@@ -20,10 +20,12 @@ from processor.adapters.log import (
     LogError,
     Membership,
     Piece,
+    ReadFailure,
     Record,
     Sources,
     Stop,
     Unknown,
+    Unreadable,
 )
 from processor.adapters.memory.broker import Member, MemoryBroker
 from processor.core.stream.batch import Raw
@@ -172,6 +174,17 @@ class MemoryInput(Client):
     def ended(self, at: At) -> bool:
         return at in self._ended
 
+    def moved_on(self, at: At, ask: bool = False) -> bool:
+        """Never: a poll hears the end anew."""
+        return False
+
+    def failure(self, at: At) -> ReadFailure | None:
+        position = self._positions.get(at, -1)
+        if self.broker.partition(at).unreadable_at(position) is None:
+            return None
+        why = f"{at.topic}[{at.partition}] at offset {position}: the batch cannot be read"
+        return ReadFailure(position, why, True)
+
     def lag(self, at: At, position: int) -> int | None:
         """Without a hook: what a client has heard does not reach the broker."""
         return self.broker.partition(at).count(position)
@@ -293,8 +306,17 @@ class MemoryReader(Client):
     def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
         partition = self.broker.partition(at)
         partition.check(at, min(start, partition.end))
-        records, _ = partition.read(start, partition.end if stop is None else stop)
-        return iter(records)
+        records, position = partition.read(start, partition.end if stop is None else stop)
+        return self._up_to(records, at, partition.unreadable_at(position))
+
+    def _up_to(self, records: list[Record], at: At, batch: tuple[int, int] | None) -> Iterator[Record]:
+        yield from records
+        if batch is not None:
+            raise Unreadable(f"{at.topic}[{at.partition}] at offset {batch[0]}: the batch cannot be read", batch[0])
+
+    @visible("unreadable")
+    def unreadable(self, at: At, offset: int) -> tuple[int, int] | None:
+        return self.broker.partition(at).unreadable_at(offset)
 
     @visible("partitions")
     def partitions(self, topic: str) -> int | None:

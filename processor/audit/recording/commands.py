@@ -152,7 +152,8 @@ def _say_recorded(summary: dict[str, Any]) -> None:
     columns = ("topic", "partition", "start", "end", "records", "files", "bytes")
     table("Recorded", columns, [[str(one[column]) for column in columns] for one in summary["ranges"]])
     for one in summary["gone"]:
-        say(f"{one.topic}[{one.partition}]: offsets {one.since} to {one.until - 1} are gone {_why_gone(one)}")
+        missing = one.why or f"are gone {_why_gone(one)}"
+        say(f"{one.topic}[{one.partition}]: offsets {one.since} to {one.until - 1} {missing}")
     say(f"{summary['records']} records in {summary['folder']}, {summary['added']} of them now")
     say(f"SHA-256 of the manifest, to be kept elsewhere: {summary['manifest_sha256']}")
 

@@ -60,6 +60,8 @@ class Gone(msgspec.Struct, frozen=True):
     partition: int
     until: int
     since: int = 0
+    why: str = ""
+    """if it is not that they are no longer kept"""
 
 
 @dataclass(frozen=True)

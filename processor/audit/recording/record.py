@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import Message
 
-from processor.adapters.log import At
+from processor.adapters.log import At, Unreadable
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import fetched
 from processor.audit.sources.lines import TSTYPES, Line, filled
-from processor.audit.sources.manifest import AnchorEntry, Manifest
+from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry
+from processor.audit.sources.passing import after_unreadable
 from processor.audit.sources.source import RecordingError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import digest
@@ -71,7 +72,7 @@ def carried_out(
         series = Series(order.folder, entry, order.compression, order.split_size)
         try:
             position = entry.end
-            for messages in fetched(properties, At(entry.topic, entry.partition), entry.end, entry.target):
+            for messages in _readable(properties, work, entry):
                 for message in messages:
                     series.add(_line(message), LINE_OVERHEAD + len(message))
                 if entry.role == "journal":
@@ -91,6 +92,40 @@ def carried_out(
     manifest.finished = now()
     manifests.save(order.folder, manifest)
     return Recorded(manifest, manifest.records - before, work.gone)
+
+
+SKIPPED = "cannot be read and an operator had them skipped: the journal says so, and an audit does not expect them"
+NOT_READ = "cannot be read, by the processor neither: the recording ends before them"
+
+
+def _readable(properties: Properties, work: Work, entry: RangeEntry) -> Iterator[list[Message]]:
+    """What is left of a range, but for batches that cannot be read and that the processor has gone past."""
+    position = entry.end
+    while True:
+        try:
+            for messages in fetched(properties, At(entry.topic, entry.partition), position, entry.target):
+                position = (messages[-1].offset() or 0) + 1
+                yield messages
+        except Unreadable as problem:
+            offset = max(position, problem.offset)
+            after = after_unreadable(_journal(properties, work, entry, problem), entry.role, offset, problem)
+            work.gone.append(
+                Gone(entry.topic, entry.partition, after or entry.target, offset, SKIPPED if after else NOT_READ)
+            )
+            if after is None:
+                entry.target = offset
+            else:
+                entry.gaps.append((offset, after))
+                position = after
+                continue
+        return
+
+
+def _journal(properties: Properties, work: Work, entry: RangeEntry, problem: Unreadable) -> Iterator[list[Message]]:
+    for one in work.manifest.ranges:
+        if (one.role, one.partition) == ("journal", entry.partition) and entry.role in ("requests", "feedback"):
+            return fetched(properties, At(one.topic, one.partition), one.start, one.target)
+    raise problem
 
 
 def _line(message: Message) -> Line:

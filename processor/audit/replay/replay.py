@@ -258,6 +258,10 @@ class Replay:
                 text = f"batch {journal.sequence} reads {tape.topic} from {part.start} {before}"
                 findings.append(self._gap(journal, text))
                 self.lose("the journal skips or repeats input")
+            for named, first, after in journal.skipped:
+                if named == source and not part.start <= first < after <= part.next:
+                    text = f"batch {journal.sequence} leaves out offsets {first} to {after - 1} of {tape.topic}, which"
+                    findings.append(self._gap(journal, f"{text} are not of those it speaks of"))
             taken = tape.take(journal, part)
             findings += taken.findings
             exact &= taken.exact

@@ -11,6 +11,8 @@ from difflib import SequenceMatcher
 from itertools import islice
 from operator import attrgetter
 
+import msgspec
+
 from processor.adapters.log import Record
 from processor.audit.sources.source import Role, Source
 from processor.core.stream.journal import JournalRecord, Range, record_hash, record_hashes
@@ -34,6 +36,30 @@ class Taken:
     findings: list[Finding] = field(default_factory=list)
 
 
+class Skipped(msgspec.Struct, frozen=True):
+    """Offsets ``first`` to ``next``, not included, that the processor could not read and an operator had skipped."""
+
+    input: str
+    topic: str
+    partition: int
+    first: int
+    next: int
+    readable: int = 0
+    """records there that could be read here"""
+
+    @property
+    def text(self) -> str:
+        """
+        >>> Skipped("requests", "eu.requests", 3, 17, 18).text
+        'eu.requests [3]: offset 17 was skipped by an operator, because the processor could not read it'
+        """
+        one = self.next == self.first + 1
+        what = f"offset {self.first} was" if one else f"offsets {self.first} to {self.next - 1} were"
+        why = f"because the processor could not read {'it' if one else 'them'}"
+        here = f"; {self.readable} records of that can be read here" if self.readable else ""
+        return f"{self.topic} [{self.partition}]: {what} skipped by an operator, {why}{here}"
+
+
 class Tape:
     """One input of one partition, read forward once; a new lineage may wind it back."""
 
@@ -51,11 +77,20 @@ class Tape:
         self.read = 0
         self.words: set[str] = set()
         """what labels and groups may be called"""
+        self.skipped: list[Skipped] = []
         self._searches = 3
 
     def take(self, journal: JournalRecord, part: Range) -> Taken:
-        """The records of a batch. Raises NotAuditable where the record does not reach."""
+        """The records of a batch. Raises NotAuditable where the record does not reach.
+
+        What an operator had skipped is no input, be it that this source can read some of it.
+        """
         records = self._between(part.start, part.next, part.count)
+        for source, first, after in journal.skipped:
+            if source == self.role and part.start <= first < after <= part.next:
+                here = len(records)
+                records = [record for record in records if not first <= record.offset < after]
+                self.skipped.append(Skipped(self.role, self.topic, self.number, first, after, here - len(records)))
         self.read += len(records)
         hashes = _hashes(part)
         if len(hashes) == HASH * part.count and len(records) == part.count and hashes_of(records) == hashes:

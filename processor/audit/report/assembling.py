@@ -137,7 +137,10 @@ def _verification(found: Audit, redaction: Redaction | None) -> Verification:
         compared=sorted({topic for one in partitions for topic in one.compared}),
         findings=[_finding(finding, one, redaction) for one in partitions for finding in one.findings],
         reasons=found.reasons,
-        notes=[f"partition {one.partition}: {note}" for one in partitions for note in one.notes],
+        notes=[
+            *(skipped.text for one in partitions for skipped in one.skipped),
+            *(f"partition {one.partition}: {note}" for one in partitions for note in one.notes),
+        ],
         heads={str(one.partition): one.head for one in partitions if one.head},
     )
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from processor.adapters.kafka.errors import made
+from processor.adapters.kafka.errors import UNREADABLE, made
 from processor.adapters.kafka.input import record_of
 from processor.adapters.kafka.reader import check_reading
 from processor.adapters.kafka.settings import Properties, reader_properties
-from processor.adapters.log import At, Record, Retry
+from processor.adapters.log import At, Record, Retry, Unreadable
 
 from .offsets import Extent, KafkaOffsets, committed_identities, counts_of
+from .passing import after_unreadable
 from .source import ROLES, Role
 
 # Many partitions are read at once, each by a consumer of its own: little is fetched ahead.
@@ -66,9 +67,26 @@ class KafkaSource:
         extent = self.bounds(role, partition)
         if extent is None:
             return
-        at = At(self.topic(role), partition)
-        for messages in fetched(self._properties, at, max(start, extent[0]), extent[1]):
-            yield from map(record_of, messages)
+        at, position = At(self.topic(role), partition), max(start, extent[0])
+        while True:
+            try:
+                for messages in fetched(self._properties, at, position, extent[1]):
+                    position = (messages[-1].offset() or 0) + 1
+                    yield from map(record_of, messages)
+            except Unreadable as problem:
+                after = self._after(role, partition, max(position, problem.offset), problem)
+                if after is not None:
+                    position = after
+                    continue
+            return
+
+    def _after(self, role: Role, partition: int, offset: int, problem: Unreadable) -> int | None:
+        """Past a batch that cannot be read, if the processor has gone past it: else this is the end of its input."""
+        extent = self.bounds("journal", partition)
+        if role not in ("requests", "feedback") or extent is None:
+            raise problem
+        journal = fetched(self._properties, At(self.topic("journal"), partition), *extent)
+        return after_unreadable(journal, role, offset, problem)
 
 
 def settled_extents(offsets: KafkaOffsets, topics: Mapping[Role, str], counts: Mapping[str, int]) -> dict[At, Extent]:
@@ -120,8 +138,10 @@ def _taken(heard: list[Message], at: At, stop: int) -> tuple[list[Message], bool
         error, offset = message.error(), message.offset() or 0
         if error is None and offset < stop:
             messages.append(message)
+        elif error is not None and error.code() in UNREADABLE and messages:
+            break  # those before it come first; it is said again
         elif error is not None and error.code() != KafkaError._PARTITION_EOF:
-            check_reading(error, at)
+            check_reading(error, at, offset)
             continue
         reached = reached or offset >= stop - (error is None)
     return messages, reached

@@ -44,8 +44,8 @@ class RangeEntry(msgspec.Struct, kw_only=True):
     """where the run that wrote this meant to get; beyond ``end`` if it was stopped"""
     files: list[FileEntry] = []
     gaps: list[tuple[int, int]] = []
-    """offsets [first, end) that were gone when the recording was gone on with; of the changelog only, which is trimmed
-    behind snapshots"""
+    """offsets [first, end) that are not here: of the changelog, which is trimmed behind snapshots, those that were gone
+    when the recording was gone on with; of an input, those that could not be read and an operator had skipped"""
 
     @property
     def records(self) -> int:

@@ -35,6 +35,8 @@ def report(found: Audit, where: str) -> None:
         _finding(finding, others)
     for reason in found.reasons:
         _line("[yellow]not auditable[/]", reason)
+    for skipped in [skipped for one in found.partitions for skipped in one.skipped]:
+        _line("[yellow]skipped[/]", skipped.text)
     for note in [
         *found.notes,
         *(f"partition {one.partition}: {note}" for one in found.partitions for note in one.notes),

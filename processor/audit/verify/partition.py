@@ -97,6 +97,7 @@ class _Auditing:
             read = replay.read
             del batch  # before the next one is made: its memory is used again
         self.found.add(replay.rest())
+        self.result.skipped = [one for tape in replay.tapes for one in tape.skipped]
         self.found.add(self.anchor.missed_by(replay, self.result))
         if self.outputs is not None:
             self.outputs.left_over(replay, self.result, self.found)

@@ -10,6 +10,7 @@ import msgspec
 from processor.adapters.codec import Codec
 from processor.audit.replay.findings import Finding
 from processor.audit.replay.rules import Secrets
+from processor.audit.replay.tapes import Skipped
 from processor.core.stream.identity import Identity
 
 
@@ -55,6 +56,8 @@ class PartitionAudit(msgspec.Struct, kw_only=True):
     every_finding: list[Finding] = []
     """all of them in order, at most the first ``LISTED``; ``counts`` says how many there were of each kind"""
     counts: dict[str, int] = {}
+    skipped: list[Skipped] = []
+    """offsets of the inputs that were never processed, because the processor could not read them"""
     notes: list[str] = []
     not_auditable: str = ""
     versions: list[str] = []

@@ -70,6 +70,8 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """records that could not be processed for an internal reason: (input, offset)"""
     topics: dict[str, str] = {}
     """Kafka's id of each input's topic: a topic that was deleted and created again has another one"""
+    skipped: list[tuple[str, int, int]] = []
+    """offsets that nobody could read and an operator had skipped: (input, first, next); such a batch holds no input"""
     version: str = ""
 
     def encode(self) -> bytes:

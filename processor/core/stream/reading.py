@@ -68,7 +68,7 @@ def request_reader(limits: Limits) -> Reader[RequestEvent]:
             found.append(RequestEvent(wire.tenant, wire.decision_id, advice, context_of(wire.context)))
         return found
 
-    return _reader(together, lambda value: decode_request(value, limits))
+    return _reader(together, lambda value: decode_request(value, limits), limits)
 
 
 @lru_cache(maxsize=16)
@@ -87,17 +87,21 @@ def feedback_reader(limits: Limits) -> Reader[FeedbackEvent]:
             found.append(FeedbackEvent(wire.tenant, wire.decision_id, named))
         return found
 
-    return _reader(together, lambda value: decode_feedback(value, limits))
+    return _reader(together, lambda value: decode_feedback(value, limits), limits)
 
 
 def _reader(
-    together: Callable[[Sequence[bytes]], list[Event] | None], plainly: Callable[[bytes | None], Event]
+    together: Callable[[Sequence[bytes]], list[Event] | None],
+    plainly: Callable[[bytes | None], Event],
+    limits: Limits,
 ) -> Reader[Event]:
     """Reads together what can be, the rest one by one. ``together`` gives up on anything it must not judge."""
 
     def attempt(values: Values) -> list[Event] | None:
+        if not all(values) or max(map(len, values)) > limits.max_event_bytes:  # type: ignore[arg-type]
+            return None  # before a copy is made of it
         try:
-            return together(values) if all(values) else None  # type: ignore[arg-type]
+            return together(values)  # type: ignore[arg-type]
         except msgspec.DecodeError:
             return None
 
@@ -125,10 +129,8 @@ def _is_plain(values: Sequence[bytes], whole: bytes, least: int, limits: Limits)
 
     ``least`` is the number of brackets that every event has: if there are no more, none is nested too deeply.
     """
-    return (
-        has_plain_text(whole)
-        and max(map(len, values)) <= limits.max_event_bytes
-        and (brackets(whole) <= least * len(values) or all(brackets(value) <= limits.max_depth for value in values))
+    return has_plain_text(whole) and (
+        brackets(whole) <= least * len(values) or all(brackets(value) <= limits.max_depth for value in values)
     )
 
 

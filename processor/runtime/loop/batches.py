@@ -25,7 +25,7 @@ from processor.core.stream.journal import (
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import Asked, Outcome, Raw, Terms
 
-from .owned import Owned
+from .owned import Owned, Skip
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Question:
     answer: Future[tuple[View, Page | None]]
     ranges: Future[dict[str, Range]]
     """which records these are, by topic, with their hashes"""
+    skip: Skip | None = None
+    """offsets that this batch, which then holds no records, leaves out"""
 
     @property
     def inputs(self) -> tuple[list[Raw], list[Raw]]:
@@ -123,6 +125,7 @@ class Batch:
             acknowledged=self.acknowledged,
             poison=self.poison,
             topics=self.owned.topic_ids,
+            skipped=[(skip.source, skip.first, skip.next)] if (skip := self.question.skip) else [],
             version=__version__,
         )
 
@@ -153,10 +156,11 @@ def digests_of(before: Partition, outcome: Outcome) -> tuple[str, str]:
     return decisions, state_digest(before.identity.digest, outcome.writes)
 
 
-def ranges_of(starts: Mapping[str, int], taken: Mapping[str, list[Raw]]) -> dict[str, Range]:
+def ranges_of(starts: Mapping[str, int], taken: Mapping[str, list[Raw]], skip: Skip | None = None) -> dict[str, Range]:
     """Which records these are, with their hashes as they came; ``starts`` are the offsets to read on from before."""
-    return {topic: _range(starts[topic], raws) for topic, raws in taken.items()}
+    ends = {skip.topic: skip.next} if skip else {}
+    return {topic: _range(starts[topic], raws, ends.get(topic, starts[topic])) for topic, raws in taken.items()}
 
 
-def _range(start: int, raws: list[Raw]) -> Range:
-    return Range(start, raws[-1].offset + 1 if raws else start, len(raws), hashes_text(hashes_of(raws)))
+def _range(start: int, raws: list[Raw], end: int) -> Range:
+    return Range(start, raws[-1].offset + 1 if raws else end, len(raws), hashes_text(hashes_of(raws)))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from processor.adapters.codec import Codec, in_json
-from processor.adapters.log import At, Input, Piece
+from processor.adapters.log import At, Input, Piece, ReadFailure
 from processor.core.stream.step import Raw, Terms
 
 from .held import takeable
-from .owned import Owned, Pace
+from .owned import Owned, Pace, Skip
 from .topics import Topics
 
 MOST_BYTES_HELD = 64 << 20
@@ -20,7 +21,19 @@ FULL_BUFFERS = 2
 FEW = 20
 """An input of which no more than this part of a batch is left to be read has caught up."""
 
+NOTHING_COMES = "Remedy: look at the broker that leads it, and restart this process"
+
 TIMESTAMP = attrgetter("timestamp")
+
+
+class Unread(NamedTuple):
+    """An input that gives nothing."""
+
+    since: int
+    """milliseconds of ``tick``"""
+    why: str
+    unreadable: bool
+    """nobody can read what comes next: to wait does not help"""
 
 
 class Intake:
@@ -54,6 +67,7 @@ class Intake:
             owned = those.get(at.partition)
             if owned is not None and owned.ready:
                 owned.held[at.topic].add(records, now)
+                owned.heard_at[at.topic] = self.tick()
 
     def throttle(self, those: Iterable[Owned], enough: int) -> None:
         """Read no more of an input that holds plenty, because its partition cannot commit or the other input is far
@@ -79,6 +93,7 @@ class Intake:
     def read_on(self, owned: Owned, topic: str) -> None:
         self.source.start(At(topic, owned.number), owned.held[topic].next)
         owned.paused.discard(topic)
+        owned.heard_at[topic] = self.tick()
 
     # What the next batch takes
 
@@ -117,6 +132,64 @@ class Intake:
             return True
         left = self.source.lag(At(topic, owned.number), owned.held[topic].next)
         return left is not None and left <= few
+
+    # What does not come
+
+    def unread(self, owned: Owned, patience: int) -> Unread | None:
+        """The input that gives nothing although there is something to be read; ``patience`` is in milliseconds.
+
+        The broker is asked only when it must be known whether an end that has moved on is a stable one.
+        """
+        if not owned.ready:
+            return None
+        now = self.tick()
+        for topic, held in owned.held.items():
+            at = At(topic, owned.number)
+            failure = self.source.failure(at)
+            since = owned.heard_at.setdefault(topic, now)
+            if failure is not None:
+                return Unread(since, self._failed(owned, topic, failure), failure.unreadable)
+            ended, moved_on = self.source.ended(at), self.source.moved_on(at)
+            if held or (ended and not moved_on):
+                owned.heard_at[topic] = now
+            elif now - since > patience:
+                if moved_on and not self.source.moved_on(at, ask=True):
+                    owned.heard_at[topic] = now  # a transaction is open there: nobody may read on
+                    continue
+                silence = f"{topic}[{owned.number}]: nothing comes from offset {held.next} on"
+                return Unread(since, f"{silence}, though the log goes on. {NOTHING_COMES}", False)
+        return None
+
+    def _failed(self, owned: Owned, topic: str, failure: ReadFailure) -> str:
+        if not failure.unreadable:
+            return failure.why
+        skip = f"gforce skip {owned.number} --topic {self.topics.sources[topic]} --offset {failure.offset}"
+        return (
+            f"{failure.why}. Remedy: raise receive.message.max.bytes in [kafka.consumer_properties] and restart, or "
+            f"go on without this batch: {skip}"
+        )
+
+    def skipping(self, owned: Owned) -> Skip | None:
+        """What is to be skipped now: nothing that was read before it is left to be committed."""
+        skip = owned.skip
+        if skip is None or not owned.ready:
+            return None
+        held = owned.held[skip.topic]
+        if held.next > skip.first:
+            owned.skip = None  # it was, or could be read after all
+            return None
+        return None if held or self.unreadable_at(owned, skip.topic) != skip.first else skip
+
+    def unreadable_at(self, owned: Owned, topic: str) -> int | None:
+        """The next offset of an input, if nobody can read it."""
+        failure = self.source.failure(At(topic, owned.number))
+        return failure.offset if failure is not None and failure.unreadable else None
+
+    def skipped(self, owned: Owned, skip: Skip) -> None:
+        """It is committed: read on after it."""
+        owned.skip = None
+        owned.held[skip.topic].next = skip.next
+        self.read_on(owned, skip.topic)
 
     # What time it is
 

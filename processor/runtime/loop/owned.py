@@ -51,6 +51,17 @@ class Quarantine:
     """the cause is this process' configuration or version, and not the partition's data: others may do better"""
 
 
+@dataclass(frozen=True)
+class Skip:
+    """Offsets of an input that nobody can read, and that an operator wants to be skipped."""
+
+    topic: str
+    source: str
+    """``requests`` or ``feedback``"""
+    first: int
+    next: int
+
+
 @dataclass
 class Owned:
     """A partition this process owns, from the moment both its inputs are assigned."""
@@ -78,6 +89,10 @@ class Owned:
     """inputs not read from until half of what is held is committed"""
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
     """alerts acknowledged by a person, which the next batch takes along: tenant and number"""
+    skip: Skip | None = None
+    """asked for by a person, and not committed yet"""
+    heard_at: dict[str, int] = field(default_factory=dict)
+    """when an input last gave something, or had nothing to give"""
     applying: Future[Applied] | None = None
     """the store is being told of the last batch"""
     trouble: str = ""

@@ -39,7 +39,7 @@ from .faults import step_around_faults
 from .held import Held
 from .intake import TIMESTAMP, Intake
 from .latencies import Latencies
-from .owned import MOST_RECORDS, Owned, Pace, Quarantine
+from .owned import MOST_RECORDS, Owned, Pace, Quarantine, Skip
 from .recovery import Recovery, check_slot
 from .topics import Topics
 from .transactions import Fate, Transactions
@@ -155,6 +155,17 @@ class Worker:
             owned.breaker.resume()
         owned.quarantine = None
         self._forget(owned, "resumed")
+        return True
+
+    def skip(self, number: int, source: str, first: int, after: int) -> bool:
+        """A person says to go on without offsets that nobody can read; False if these are not the next."""
+        owned = self.owned.get(number)
+        topic = next((topic for topic, name in self.topics.sources.items() if name == source), None)
+        if owned is None or topic is None or not owned.ready or after <= first:
+            return False
+        if self.intake.unreadable_at(owned, topic) != first:
+            return False
+        owned.skip = Skip(topic, source, first, after)
         return True
 
     def acknowledge(self, tenant: str, alert: int) -> bool:
@@ -283,6 +294,8 @@ class Worker:
 
         Waiting gathers records for one transaction. When none has come for a while there is nothing to wait for.
         """
+        if skipping := [owned for owned in self.owned.values() if self._may_skip(owned)]:
+            return self._commit(skipping)
         now, able = self.tick(), self._able()
         self.intake.look_ahead(able, self._enough())
         wait = 0 if self._quiet else self.pace.commit_interval
@@ -296,6 +309,10 @@ class Worker:
         now = self.tick()
         ready = [owned for owned in self.owned.values() if owned.ready and not owned.stopped]
         return [owned for owned in ready if now >= owned.retry_at and self.intake.knows_the_time(owned)]
+
+    def _may_skip(self, owned: Owned) -> bool:
+        """Whether the next batch of a partition is one that holds no records and leaves offsets out."""
+        return self.tick() >= owned.retry_at and not owned.stopped and self.intake.skipping(owned) is not None
 
     def _enough(self) -> int:
         """How many records make a transaction."""
@@ -351,23 +368,24 @@ class Worker:
     def _ask(self, owned: Owned) -> Question | None:
         """Decode a batch and ask the store for what it needs."""
         assert owned.partition is not None
-        if not self.intake.knows_the_time(owned):
+        skip = self.intake.skipping(owned)
+        if skip is None and not self.intake.knows_the_time(owned):
             return None
         now = self.wall()
         owned.idle_at = self.tick()
         try:
-            taken = self.intake.taken(owned)
+            taken = self.intake.taken(owned) if skip is None else {topic: [] for topic in self.topics.inputs}
         except Retry as error:
             owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
             return None
         clock = self.intake.clock(owned, taken, now)
-        ranges = self.hashing.submit(ranges_of, owned.positions, taken)
+        ranges = self.hashing.submit(ranges_of, owned.positions, taken, skip)
         requests, feedback = taken.values()
         asked = decode(requests, feedback, owned.number, owned.partition.partitions, now, self.terms, owned.poison)
         ids = asked.ids
         cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if requests or feedback else None
         answer = self._aside(owned).submit(self._read, owned, ids, clock, cursor)
-        return Question(owned, taken, asked, ids, clock, now, answer, ranges)
+        return Question(owned, taken, asked, ids, clock, now, answer, ranges, skip)
 
     def _aside(self, owned: Owned) -> Executor:
         return self.aside[owned.number % len(self.aside)]
@@ -417,7 +435,7 @@ class Worker:
         if not self._is_current(view, partition):
             self._forget(owned, "the store is not at the state in memory")
             return None
-        if not question.seen and not view.due and not owned.acknowledged:
+        if not question.seen and not view.due and not owned.acknowledged and question.skip is None:
             return None
         if is_cut_short(view.due):
             owned.idle_at = self.tick() - SOON
@@ -491,6 +509,12 @@ class Worker:
         owned.let_go({topic: len(raws) for topic, raws in batch.taken.items()})
         del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.trouble, owned.suspect = self.tick(), "", False
+        if skip := batch.question.skip:
+            self.intake.skipped(owned, skip)
+            self.notify(
+                "skipped",
+                {"partition": owned.number, "topic": skip.topic, "offset": skip.first, "to": skip.next},
+            )
         self._advance_snapshot(batch)
         owned.breaker.passed(
             batch.question.seen, batch.question.asked.garbage, self.pace.breaker_records, self.pace.breaker_share

@@ -16,7 +16,9 @@ TIMEOUT = 5.0
 """Seconds."""
 
 
-def ask(url: str, method: str, token: Secret | None = None, body: bytes | None = None) -> tuple[int, bytes]:
+def ask(
+    url: str, method: str, token: Secret | None = None, body: bytes | None = None, timeout: float = TIMEOUT
+) -> tuple[int, bytes]:
     """The status of the answer and its content. The body is JSON."""
     headers = {OWN_HEADER: "1"}
     if body is not None:
@@ -24,7 +26,7 @@ def ask(url: str, method: str, token: Secret | None = None, body: bytes | None =
     if token:
         headers["Authorization"] = f"Bearer {token.reveal()}"
     try:
-        with urlopen(Request(url, body, headers, method=method), timeout=TIMEOUT) as answer:
+        with urlopen(Request(url, body, headers, method=method), timeout=timeout) as answer:
             content: bytes = answer.read()
             return int(answer.status), content
     except HTTPError as error:

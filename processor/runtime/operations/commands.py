@@ -1,4 +1,4 @@
-"""``gforce doctor``, ``state``, ``reset``, ``rebuild``, ``resume``, ``acknowledge``, and the registration of all."""
+"""``gforce doctor``, ``state``, ``reset``, ``rebuild``, ``resume``, ``skip`` and ``acknowledge``; registers all."""
 
 from __future__ import annotations
 
@@ -190,6 +190,53 @@ def resume(
         raise typer.Exit(1)
 
 
+class InputTopic(StrEnum):
+    REQUESTS = "requests"
+    FEEDBACK = "feedback"
+
+
+def skip(
+    partition: Annotated[int, typer.Argument(min=0, help="The partition that stands still.")],
+    topic: Annotated[InputTopic, typer.Option(help="Of which input.")],
+    offset: Annotated[int, typer.Option(min=0, help="The offset that cannot be read, as /readyz and the log name it.")],
+    to: Annotated[
+        int | None,
+        typer.Option(min=1, help="Go on at this offset. \\[default: after the batch that cannot be read]"),
+    ] = None,
+    config: ConfigFile = None,
+    url: Annotated[
+        str | None, typer.Option(help="The processor that owns it. \\[default: host and port of \\[http]]")
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go on after a batch of an input that Kafka's client cannot read.
+
+    Such a batch is damaged, or too large once it is decompressed. The processor accepts only the offset it is to read
+    next, and only what really cannot be read; it looks how far that reaches. The journal says what was skipped, and
+    the audit reports it.
+    """
+    from msgspec.structs import replace
+
+    from . import output
+    from .skipping import Skipping, skipped
+
+    settings, _ = loaded(config)
+    where = url or f"http://{settings.http.host}:{settings.http.port}"
+    wanted = Skipping(topic.value, offset, to, dry_run=True)
+    answer = skipped(where, partition, wanted, settings.http.token)
+    found = answer.to > offset
+    if found and not dry_run:
+        if not as_json:
+            output.say(answer.text)
+        agreed(f"Skip them? Whatever is in offsets {offset} to {answer.to - 1} is lost.", yes, as_json)
+        answer = skipped(where, partition, replace(wanted, to=answer.to, dry_run=False), settings.http.token)
+    output.document(answer) if as_json else output.say(answer.text)
+    if not (answer.done or (dry_run and found)):
+        raise typer.Exit(1)
+
+
 def acknowledge(
     tenant: Annotated[str, typer.Argument(help="The tenant's name, as in the events.")],
     number: Annotated[int, typer.Argument(min=1, help="The alert's number, as on the topic and the page.")],
@@ -220,6 +267,6 @@ def acknowledge(
 def register(app: typer.Typer) -> None:
     """Add the operators' commands to ``gforce``."""
     app.add_typer(topics)
-    for command in (doctor, state, reset, rebuild, resume, acknowledge):
+    for command in (doctor, state, reset, rebuild, resume, skip, acknowledge):
         app.command(epilog=CODES)(command)
     app.add_typer(dead_letters)

@@ -12,6 +12,7 @@ import msgspec
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -22,6 +23,8 @@ from processor import __version__
 from processor.adapters.kafka.settings import LastWords
 from processor.core.errors import GForceError
 from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledgement, Answer, judged
+from processor.runtime.operations.skipping import Answer as SkipAnswer
+from processor.runtime.operations.skipping import Skipping
 from processor.web import HEADERS
 from processor.web import routes as page_routes
 
@@ -54,7 +57,7 @@ class StatusPage(msgspec.Struct, frozen=True):
 
 
 class HttpServer:
-    """Serves what ``status`` returns; asks for things to be done through ``resume`` and ``acknowledge``."""
+    """Serves what ``status`` returns; asks for things to be done through ``resume``, ``acknowledge`` and ``skip``."""
 
     def __init__(
         self,
@@ -65,11 +68,13 @@ class HttpServer:
         token: str | None = None,
         *,
         acknowledge: Callable[[str, int], None] = lambda tenant, number: None,
+        skip: Callable[[int, Skipping], tuple[SkipAnswer, int]] | None = None,
         max_tenants: int = 500,
         allowed_hosts: Collection[str] = (),
         limits: ConnectionLimits = ConnectionLimits(),
     ) -> None:
         self.status, self._resume, self._acknowledge, self._token = status, resume, acknowledge, token
+        self._skip = skip
         self._observer = Observer(status, max_tenants)
         self._histories = Histories(self._observer)
         self._registry = CollectorRegistry()
@@ -84,6 +89,7 @@ class HttpServer:
             Route("/metrics", self._metrics),
             Route("/status", self._status_page),
             Route("/partitions/{number}/resume", self._resume_partition, methods=["POST"]),
+            Route("/partitions/{number}/skip", self._skip_offsets, methods=["POST"]),
             Route(ACKNOWLEDGE, self._acknowledge_alert, methods=["POST"]),
             *page_routes(self),
         ]
@@ -196,6 +202,12 @@ class HttpServer:
         self._resume(partition_of(request))
         return PlainTextResponse("asked\n", status_code=202)
 
+    async def _skip_offsets(self, request: Request) -> Response:
+        wanted = await body_of(request, Skipping)
+        if self._skip is None:
+            return problem(501, "nothing can be skipped here")
+        return _answered(*await run_in_threadpool(self._skip, partition_of(request), wanted))
+
     async def _acknowledge_alert(self, request: Request) -> Response:
         # A form of another site can send text/plain unasked, but not this.
         if request.headers.get("content-type", "").split(";")[0] != "application/json":
@@ -207,7 +219,7 @@ class HttpServer:
         return _answered(answer, status)
 
 
-def _answered(answer: Answer, status: int) -> Response:
+def _answered(answer: Answer | SkipAnswer, status: int) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", status_code=status)
 
 

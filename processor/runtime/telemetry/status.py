@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from processor.adapters.log import At
 from processor.core.stream.partition import Partition
+from processor.runtime.loop.intake import Unread
 from processor.runtime.loop.worker import Owned, Worker
 
 
@@ -31,6 +32,10 @@ class PartitionStatus:
     """it is quarantined for this process' configuration or version"""
     waiting: float = 0.0
     """seconds it has had something to do and has not moved; an idle partition waits for nothing"""
+    next: dict[str, int] = field(default_factory=dict)
+    """the next offset to be read of each input"""
+    unreadable: dict[str, int] = field(default_factory=dict)
+    """inputs whose next batch nobody can read, with its offset"""
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,15 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
 def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
     waiting = (now - _waits_since(owned)) / 1_000 if worker.intake.has_lag(owned) else 0.0
+    unread = worker.intake.unread(owned, round(1_000 * stall_seconds))
+    if unread is not None:
+        waiting = max(waiting, (now - unread.since) / 1_000)
+    names = worker.topics.sources
+    unreadable = {names[topic]: worker.intake.unreadable_at(owned, topic) for topic in owned.held}
     return PartitionStatus(
         number=owned.number,
-        state=_state(owned, waiting > stall_seconds),
-        trouble=owned.quarantine.reason if owned.quarantine else owned.store_error or owned.trouble,
+        state=_state(owned, waiting > stall_seconds or (unread is not None and unread.unreadable)),
+        trouble=_trouble(owned, unread),
         sequence=partition.identity.sequence if partition else 0,
         clock=partition.clock if partition else 0,
         pending=partition.pending if partition else 0,
@@ -85,7 +95,15 @@ def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> 
         lag=_lag(worker, owned),
         waiting=waiting,
         by_process=owned.quarantine is not None and owned.quarantine.by_process,
+        next={names[topic]: held.next for topic, held in owned.held.items()},
+        unreadable={name: offset for name, offset in unreadable.items() if offset is not None},
     )
+
+
+def _trouble(owned: Owned, unread: Unread | None) -> str:
+    if owned.quarantine is not None:
+        return owned.quarantine.reason
+    return owned.store_error or (unread.why if unread is not None else owned.trouble)
 
 
 def _state(owned: Owned, stalled: bool) -> str:
