@@ -13,6 +13,7 @@ from processor.core.errors import GForceError
 from processor.core.watching.alerts import WatchSettings
 from processor.runtime.config.values import Secret
 from processor.runtime.operations.acknowledgement import acknowledged
+from processor.runtime.operations.skipping import Answer, Skipping, judged
 from processor.runtime.telemetry.http import HttpServer
 from processor.runtime.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
@@ -29,6 +30,11 @@ class Port:
     number: int
     resumed: list[int] = field(default_factory=list)
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
+    skipped: list[tuple[int, Skipping]] = field(default_factory=list)
+
+    def skip(self, number: int, wanted: Skipping) -> tuple[Answer, int]:
+        self.skipped.append((number, wanted))
+        return judged(number, wanted, (1, 9))
 
     def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
         connection = HTTPConnection("127.0.0.1", self.number, timeout=20)
@@ -59,6 +65,7 @@ def port() -> Iterator[Port]:
         made.resumed.append,
         TOKEN,
         acknowledge=lambda name, number: made.acknowledged.append((name, number)),
+        skip=made.skip,
     )
     server.start()
     yield made
@@ -86,12 +93,18 @@ def test_the_page_is_for_everybody_and_its_figures_are_not(port: Port) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "method"), [("/status", "GET"), ("/partitions/0/resume", "POST"), ("/tenants/acknowledge", "POST")]
+    ("path", "method"),
+    [
+        ("/status", "GET"),
+        ("/partitions/0/resume", "POST"),
+        ("/partitions/0/skip", "POST"),
+        ("/tenants/acknowledge", "POST"),
+    ],
 )
 def test_without_the_token_nothing_is_told_or_done(port: Port, path: str, method: str) -> None:
     for given in ({}, {"Authorization": "Bearer no"}, {"Authorization": TOKEN}, {"Authorization": "Bearer ü"}):
         assert port.ask(path, method, b'{"tenant": "bank", "number": 1}', **given, **JSON)[0] == 401
-    assert (port.resumed, port.acknowledged) == ([], [])
+    assert (port.resumed, port.acknowledged, port.skipped) == ([], [], [])
 
 
 def test_the_status_names_partitions_and_tenants(port: Port) -> None:
@@ -166,3 +179,31 @@ def test_a_store_that_may_evict_is_a_warning_and_the_process_stays_ready() -> No
         server.stop()
     assert code == 200
     assert msgspec.json.decode(body)["warnings"] == ["redis://r has maxmemory-policy allkeys-lru"]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b'{"topic": "requests", "offset": 1}', {**JSON, "Sec-Fetch-Site": "cross-site"}, 403),
+        (b'{"topic": "requests", "offset": 1}', {"Content-Type": "text/plain"}, 403),
+        (b'{"topic": "decisions", "offset": 1}', JSON, 400),
+        (b'{"topic": "requests", "offset": -1}', JSON, 400),
+        (b'{"topic": "requests", "offset": 1, "more": 1}', JSON, 400),
+        (b'{"topic": "requests", "offset": 1' + b"0" * 400 + b"}", JSON, 400),
+        (b"\xff", JSON, 400),
+        (b"", JSON, 400),
+    ],
+)
+def test_a_skip_that_is_malformed_or_from_elsewhere_is_refused(
+    port: Port, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    port.skipped.clear()
+    assert port.ask("/partitions/0/skip", "POST", body, **BEARER, **headers)[0] == status
+    assert port.skipped == []
+
+
+def test_a_skip_is_passed_on_and_answered(port: Port) -> None:
+    port.skipped.clear()
+    status, answer = port.ask("/partitions/3/skip", "POST", b'{"topic": "feedback", "offset": 1}', **BEARER, **JSON)
+    assert (status, msgspec.json.decode(answer)["to"]) == (202, 9)
+    assert port.skipped == [(3, Skipping("feedback", 1))]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError
 
-from processor.adapters.kafka.input import KafkaInput
-from processor.adapters.log import At
+from processor.adapters.kafka.input import REST, KafkaInput
+from processor.adapters.log import At, Stop
 from processor.core.stream.batch import FEEDBACK, REQUESTS
 
 HERE, THERE = At("requests", 0), At("feedback", 0)
@@ -21,8 +21,11 @@ class Fetched:
     at: At
     number: int
     end: bool = False
+    code: int | None = None
 
     def error(self) -> KafkaError | None:
+        if self.code is not None:
+            return KafkaError(self.code)
         return KafkaError(KafkaError._PARTITION_EOF) if self.end else None
 
     def topic(self) -> str:
@@ -50,9 +53,21 @@ class Fetched:
 def reading() -> KafkaInput:
     """Both partitions started at their beginning."""
     made = KafkaInput.__new__(KafkaInput)
-    made._next, made._at_end = {HERE: 0, THERE: 0}, set()
+    made._next, made._at_end = {HERE: 0, THERE: 0}, {}
     made._sources = {"requests": REQUESTS, "feedback": FEEDBACK}
+    made._failures, made._resting, made._ends, made._unsought, made._problem = {}, {}, {}, {}, None
+    made._protocol, made._clock = "classic", lambda: 0.0
+    made._consumer = Watermarks()  # type: ignore[assignment]
     return made
+
+
+class Watermarks:
+    """Stands in for the consumer, which is asked for ends only."""
+
+    heard, stable = 9, 9
+
+    def get_watermark_offsets(self, *_: object, cached: bool, timeout: float) -> tuple[int, int]:
+        return 0, self.heard if cached else self.stable
 
 
 def record(at: At, number: int) -> Fetched:
@@ -80,3 +95,76 @@ def test_an_end_holds_until_a_record_comes_after_it(fetched: list[Fetched], ende
     assert {at for at in (HERE, THERE) if member.ended(at)} == ended
     taken = [(piece.at, one.offset) for piece in pieces for one in piece.records]
     assert taken == [(one.at, one.number) for one in fetched if not one.end]
+
+
+UNREADABLE = [KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG]
+
+
+@pytest.mark.parametrize("code", UNREADABLE)
+def test_a_batch_that_cannot_be_read_rests_its_partition_and_no_other(code: int) -> None:
+    member = reading()
+    member._taken([record(HERE, 0), end(HERE, 1)])  # type: ignore[list-item]
+    pieces = member._taken([Fetched(HERE, 1, code=code), record(THERE, 0)])  # type: ignore[list-item]
+    assert [piece.at for piece in pieces] == [THERE]
+    member._raise_noted()
+    failure = member.failure(HERE)
+    assert failure is not None
+    assert (failure.offset, failure.unreadable) == (1, True)
+    assert "requests[0] at offset 1" in failure.why
+    assert member.failure(THERE) is None
+    assert not member.ended(HERE)
+    assert member.lag(HERE, 1) == 8
+    assert set(member._next) == {THERE}
+
+
+def test_a_batch_that_could_not_be_read_is_tried_again_and_the_failure_stands_until_something_comes() -> None:
+    member = reading()
+    member._taken([Fetched(HERE, 0, code=KafkaError._BAD_COMPRESSION)])  # type: ignore[list-item]
+    member._try_again()
+    assert HERE not in member._next
+    member._clock = lambda: REST
+    member._try_again()
+    assert member._next[HERE] == member._unsought[HERE] == 0
+    assert member.failure(HERE) is not None
+    member._taken([record(HERE, 0)])  # type: ignore[list-item]
+    assert member.failure(HERE) is None
+
+
+def test_the_offset_of_a_failure_is_the_next_to_be_read_be_the_batch_begun_or_after_markers() -> None:
+    for base, offset in ((0, 2), (5, 5)):
+        member = reading()
+        member._next[HERE] = 2
+        member._taken([Fetched(HERE, base, code=KafkaError._BAD_COMPRESSION)])  # type: ignore[list-item]
+        failure = member.failure(HERE)
+        assert failure is not None
+        assert failure.offset == offset
+
+
+def test_another_error_of_a_partition_is_its_own_and_reading_goes_on() -> None:
+    member = reading()
+    member._taken([Fetched(HERE, -1, code=KafkaError.KAFKA_STORAGE_ERROR)])  # type: ignore[list-item]
+    member._raise_noted()
+    failure = member.failure(HERE)
+    assert failure is not None
+    assert not failure.unreadable
+    assert HERE in member._next
+
+
+def test_what_a_person_must_act_on_is_raised() -> None:
+    member = reading()
+    member._taken([Fetched(HERE, -1, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)])  # type: ignore[list-item]
+    with pytest.raises(Stop, match="grant this user"):
+        member._raise_noted()
+
+
+@pytest.mark.parametrize(
+    ("heard", "stable", "asked", "unasked"), [(1, 1, False, False), (9, 1, False, True), (9, 9, True, True)]
+)
+def test_a_log_has_moved_on_if_its_stable_end_is_after_the_one_heard(
+    heard: int, stable: int, asked: bool, unasked: bool
+) -> None:
+    member = reading()
+    member._consumer.heard, member._consumer.stable = heard, stable  # type: ignore[attr-defined]
+    assert not member.moved_on(HERE)
+    member._taken([record(HERE, 0), end(HERE, 1)])  # type: ignore[list-item]
+    assert (member.moved_on(HERE, ask=True), member.moved_on(HERE)) == (asked, unasked)

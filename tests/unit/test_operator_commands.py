@@ -286,6 +286,7 @@ def test_durations_are_read_as_people_write_them() -> None:
         ["reset"],
         ["rebuild"],
         ["resume"],
+        ["skip"],
         ["dead-letters", "list"],
         ["dead-letters", "show"],
         ["dead-letters", "resubmit"],
@@ -315,6 +316,9 @@ def test_a_new_seed_is_fresh_and_long_enough() -> None:
         ["topics", "create", "--retention", "soon"],
         ["produce", "synthetic", "--lost", "2"],
         ["state"],
+        ["skip", "0"],
+        ["skip", "0", "--topic", "decisions", "--offset", "1"],
+        ["skip", "0", "--topic", "requests", "--offset", "-1"],
     ],
 )
 def test_wrong_use_ends_with_2(wrong: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

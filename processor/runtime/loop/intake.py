@@ -135,14 +135,13 @@ class Intake:
 
     # What does not come
 
-    def unread(self, owned: Owned, patience: int) -> Unread | None:
-        """The input that gives nothing although there is something to be read; ``patience`` is in milliseconds.
+    def unread(self, owned: Owned, now: int, patience: int) -> Unread | None:
+        """The input that gives nothing although there is something to be read; times are in milliseconds.
 
         The broker is asked only when it must be known whether an end that has moved on is a stable one.
         """
         if not owned.ready:
             return None
-        now = self.tick()
         for topic, held in owned.held.items():
             at = At(topic, owned.number)
             failure = self.source.failure(at)

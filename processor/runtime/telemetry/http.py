@@ -203,20 +203,26 @@ class HttpServer:
         return PlainTextResponse("asked\n", status_code=202)
 
     async def _skip_offsets(self, request: Request) -> Response:
+        if not _is_json(request):
+            return problem(403, "send what to skip as application/json")
         wanted = await body_of(request, Skipping)
         if self._skip is None:
             return problem(501, "nothing can be skipped here")
         return _answered(*await run_in_threadpool(self._skip, partition_of(request), wanted))
 
     async def _acknowledge_alert(self, request: Request) -> Response:
-        # A form of another site can send text/plain unasked, but not this.
-        if request.headers.get("content-type", "").split(";")[0] != "application/json":
+        if not _is_json(request):
             return problem(403, "send the alert as application/json")
         wanted = await body_of(request, Acknowledgement)
         answer, status = judged(wanted, self._observer.state_of(wanted.tenant))
         if answer.done:
             self._acknowledge(wanted.tenant, wanted.number)
         return _answered(answer, status)
+
+
+def _is_json(request: Request) -> bool:
+    """A form of another site can send text/plain unasked, but not this."""
+    return request.headers.get("content-type", "").split(";")[0] == "application/json"
 
 
 def _answered(answer: Answer | SkipAnswer, status: int) -> Response:

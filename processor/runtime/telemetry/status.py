@@ -77,7 +77,7 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
 def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
     waiting = (now - _waits_since(owned)) / 1_000 if worker.intake.has_lag(owned) else 0.0
-    unread = worker.intake.unread(owned, round(1_000 * stall_seconds))
+    unread = worker.intake.unread(owned, now, round(1_000 * stall_seconds))
     if unread is not None:
         waiting = max(waiting, (now - unread.since) / 1_000)
     names = worker.topics.sources
