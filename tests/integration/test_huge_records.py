@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
+from processor.runtime.operations.skipping import Answer, Skipping, skipped
 from tests.servers.processor_process import Deployment, Place, ProcessorProcess, eventually
 
-from .test_audit import document, gforce
+from .test_audit import document
 
 MB = 1_000_000
 FETCHED = {"gzip": [101], "lz4": [101], "zstd": [20, 90, 150]}
@@ -86,6 +88,10 @@ def test_what_the_client_can_fetch_is_a_dead_letter_and_all_around_it_is_decided
         assert letter.value == bytes(1_000)
     assert processor.get("/readyz").status == 200
     assert processor.metric("gforce_polls_failed_total") == 0
+    # Kafka's client has it once and Python has it once.
+    peak = processor.peak_bytes
+    print(json.dumps({"peak": peak}))
+    assert peak < 3 * max(huge.values()) + (300 << 20)
     processor.stop()
 
 
@@ -97,9 +103,8 @@ def partition_states(processor: ProcessorProcess) -> dict[str, str]:
     }
 
 
-def skip(processor: ProcessorProcess, offset: int, *more: str, expect: int = 0) -> Any:
-    where = ["--topic", "requests", "--offset", str(offset), "--config", str(processor.config)]
-    return document("skip", "0", *where, "--yes", *more, expect=expect)
+def asked_to_skip(processor: ProcessorProcess, number: int, offset: int, to: int | None = None) -> Answer:
+    return skipped(f"http://127.0.0.1:{processor.port}", number, Skipping("requests", offset, to))
 
 
 def log_lines(processor: ProcessorProcess, event: str) -> list[dict[str, Any]]:
@@ -107,80 +112,108 @@ def log_lines(processor: ProcessorProcess, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line.get("event") == event]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "properties", "sizes"),
-    [("classic", {}, [400]), ("classic", LEAST, [1, 90, 1]), ("consumer", LEAST, [45, 45])],
-    ids=["alone", "in the middle of a batch", "consumer protocol"],
-)
-def test_what_the_client_cannot_fetch_is_reported_and_skipped_by_a_person(
-    deployment: Deployment, tmp_path: Path, protocol: str, properties: dict[str, int], sizes: list[int]
-) -> None:
-    kafka: dict[str, object] = {"protocol": protocol, "properties": properties}
-    if protocol == "consumer":
-        kafka["consumer_properties"] = {}
-    processor = deployment.processor(sections={"kafka": kafka, "processing": {"stall_seconds": STALL}}).start_ready()
-    sent = Sent(deployment)
-    (tenant,), (other,) = deployment.tenants_on(0), deployment.tenants_on(1)
-    deployment.send("requests", sent.some(tenant), partition=0)
+@dataclass
+class Stuck:
+    """A processor of two partitions, with a batch of requests [0] that its client cannot make anything of."""
+
+    deployment: Deployment
+    processor: ProcessorProcess
+    sent: Sent
+    tenants: tuple[str, str]
+    """one on each partition"""
+    first: int
+    after: int
+    late: list[tuple[str, str]]
+    """what comes after it on the same partition"""
+
+    def told(self) -> None:
+        """Its own partition is named, with the remedy; the others and the other input go on."""
+        processor, (tenant, other) = self.processor, self.tenants
+        page = processor.wait_page("/readyz", 503)
+        assert page.json["partitions"] == {"0": "stalled", "1": "ready"}
+        assert set(page.json["trouble"]) == {"0"}
+        assert f"{self.deployment.topic('requests')}[0] at offset {self.first}" in page.json["trouble"]["0"]
+        assert f"gforce skip 0 --topic requests --offset {self.first}" in page.json["trouble"]["0"]
+        assert partition_states(processor) == {"0": "stalled", "1": "ready"}
+        self.deployment.send("requests", self.sent.some(other, 500), partition=1)
+        self.sent.all_decided()
+        self.deployment.send("feedback", [self.deployment.label(*self.sent.wanted[1])])
+        eventually(lambda: processor.tally(tenant).get("labels_joined", 0), lambda count: count == 2, "a label")
+        assert processor.get("/readyz").status == 503
+        assert [line["partition"] for line in log_lines(processor, "stalled")] == [0]
+        assert processor.metric("gforce_polls_failed_total") == 0
+
+    def moves_again(self) -> None:
+        self.sent.wanted += self.late
+        self.sent.all_decided()
+        self.processor.wait_ready()
+        said = [(line["offset"], line["to"]) for line in log_lines(self.processor, "skipped")]
+        assert said == [(self.first, self.after)]
+        assert log_lines(self.processor, "moves again")
+
+
+def stuck(deployment: Deployment, sizes: list[int], kafka: dict[str, object]) -> Stuck:
+    """``sizes`` are those of the records in the batch, in megabytes."""
+    sections = {"kafka": kafka, "processing": {"stall_seconds": STALL}}
+    processor = deployment.processor(sections=sections).start_ready()
+    sent, tenants = Sent(deployment), (deployment.tenants_on(0)[0], deployment.tenants_on(1)[0])
+    deployment.send("requests", sent.some(tenants[0]), partition=0)
     deployment.send("feedback", [deployment.label(*sent.wanted[0])])
     sent.all_decided()
-    places = send_batch(deployment, "zstd", 0, [(tenant.encode(), bytes(size * MB)) for size in sizes])
+    places = send_batch(deployment, "zstd", 0, [(tenants[0].encode(), bytes(size * MB)) for size in sizes])
     first, after = places[0].offset, places[0].offset + len(sizes)
     assert [place.offset for place in places] == [*range(first, after)]
-    deployment.send("requests", sent.some(tenant), partition=0)
+    deployment.send("requests", sent.some(tenants[0]), partition=0)
     late = sent.wanted[-2:]
     del sent.wanted[-2:]
+    return Stuck(deployment, processor, sent, tenants, first, after, late)
 
-    page = processor.wait_page("/readyz", 503)
-    assert page.json["partitions"] == {"0": "stalled", "1": "ready"}
-    trouble = page.json["trouble"]["0"]
-    assert f"{deployment.topic('requests')}[0] at offset {first}" in trouble
-    assert f"gforce skip 0 --topic requests --offset {first}" in trouble
-    assert set(page.json["trouble"]) == {"0"}
-    assert partition_states(processor) == {"0": "stalled", "1": "ready"}
-    # The others go on, and the other input of the same partition does too.
-    deployment.send("requests", sent.some(other, 500), partition=1)
-    sent.all_decided()
-    deployment.send("feedback", [deployment.label(*sent.wanted[1])])
-    eventually(lambda: processor.tally(tenant).get("labels_joined", 0), lambda count: count == 2, "a label")
-    assert processor.get("/readyz").status == 503
-    assert [line["partition"] for line in log_lines(processor, "stalled")] == [0]
-    assert processor.metric("gforce_polls_failed_total") == 0
 
-    # Only what cannot be read is skipped.
-    for wrong in ([first - 1], [first + 1], [first, "--to", str(after + 1)]):
-        refused = skip(processor, wrong[0], *map(str, wrong[1:]), expect=1)
-        assert not refused["done"]
-        assert str(first) in refused["text"]
-    assert "can be" in refused["text"]
-    assert (
-        "ask the one that does"
-        in document(
-            "skip", "7", "--topic", "requests", "--offset", "1", "--config", str(processor.config), "--yes", expect=1
-        )["text"]
+def test_what_the_client_cannot_fetch_is_reported_and_skipped_by_a_person(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    found = stuck(deployment, [1, 90, 1], {"properties": LEAST})
+    found.told()
+    processor, first, after = found.processor, found.first, found.after
+    for number, offset, to, why in (
+        (0, first - 1, None, f"is {first}, and that one cannot be read"),
+        (0, first + 1, None, f"is {first}, and that one cannot be read"),
+        (0, first, after + 1, f"--to can be {first + 1} to {after}"),
+        (7, first, None, "ask the one that does"),
+    ):
+        refused = asked_to_skip(processor, number, offset, to)
+        assert not refused.done
+        assert why in refused.text
+    done = document(
+        "skip", "0", "--topic", "requests", "--offset", str(first), "--config", str(processor.config), "--yes"
     )
-    shown = skip(processor, first, "--dry-run")
-    assert (shown["done"], shown["to"]) == (False, after)
-    done = skip(processor, first)
     assert (done["done"], done["offset"], done["to"]) == (True, first, after)
-    sent.wanted += late
-    sent.all_decided()
-    processor.wait_ready()
-    assert [(line["offset"], line["to"]) for line in log_lines(processor, "skipped")] == [(first, after)]
-    assert log_lines(processor, "moves again")
+    found.moves_again()
     processor.kill()
     processor.start_ready()
-    deployment.send("requests", sent.some(tenant), partition=0)
-    sent.all_decided()
+    deployment.send("requests", found.sent.some(found.tenants[0]), partition=0)
+    found.sent.all_decided()
     processor.stop()
 
-    skipped = [{"first": first, "next": after, "partition": 0, "input": "requests"}]
     folder = tmp_path / "recording"
     recorded = document("record", "--config", str(processor.config), "--out", str(folder))
     assert [(one["since"], one["until"]) for one in recorded["gone"]] == [(first, after)]
     for where in ([], [str(folder)]):
-        found = document("audit", *where, "--config", str(processor.config))
-        assert (found["verdict"], found["draws"], found["end"]) == ("verified", "verified", "verified")
-        told = [one for partition in found["partitions"] for one in partition["skipped"]]
-        assert [{name: one[name] for name in skipped[0]} for one in told] == skipped
-    assert "skipped by an operator" in gforce("audit", str(folder), "--config", str(processor.config))
+        audited = document("audit", *where, "--config", str(processor.config))
+        assert (audited["verdict"], audited["draws"], audited["end"]) == ("verified", "verified", "verified")
+        [told] = [one for partition in audited["partitions"] for one in partition["skipped"]]
+        place = (told["topic"], told["partition"], told["first"], told["next"])
+        assert place == (deployment.topic("requests"), 0, first, after)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kafka"),
+    [([400], {}), ([45, 45], {"properties": LEAST, "protocol": "consumer", "consumer_properties": {}})],
+    ids=["with the settings of a new processor", "under the consumer protocol"],
+)
+def test_it_is_reported_and_skipped(deployment: Deployment, sizes: list[int], kafka: dict[str, object]) -> None:
+    found = stuck(deployment, sizes, kafka)
+    found.told()
+    assert asked_to_skip(found.processor, 0, found.first).to == found.after
+    found.moves_again()
+    found.processor.stop()

@@ -162,6 +162,12 @@ class ProcessorProcess:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory it has held. Linux only."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+
     # Pages
 
     def get(self, path: str, method: str = "GET") -> Page:
