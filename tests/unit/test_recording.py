@@ -49,6 +49,12 @@ def test_a_record_is_read_as_it_was_written(
     assert ("key" in line) != ("key_base64" in line)
 
 
+def test_a_huge_payload_is_not_written_as_text() -> None:
+    record = Record("requests", 0, 1, 2, b"bank", bytes(3 << 20))
+    assert len(encoded([line_of(record)])) < 1.4 * (3 << 20)
+    assert "payload_base64" in json.loads(encoded([line_of(record)]))
+
+
 @given(contents, contents, headers)
 def test_a_line_of_kcat_gives_back_its_raw_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> None:
     found = [*records(kcat_line("requests", 1, 5, key, value, headers))]

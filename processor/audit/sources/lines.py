@@ -61,14 +61,21 @@ def line_of(record: Record, tstype: str = "create") -> Line:
     return filled(line, record.key, record.value, record.headers)
 
 
+MOST_TEXT = 2 << 20
+"""Bytes of a payload that is written as text."""
+
+
 def filled(line: Line, key: bytes | None, value: bytes | None, headers: Headers) -> Line:
-    """Put the content in, as text where it is text."""
+    """Put the content in, as text where it is text and not huge: a zero byte would be written as six letters."""
     try:
         line.key = None if key is None else key.decode()
     except UnicodeDecodeError:
         line.key_base64 = key or b""
     try:
-        line.payload = None if value is None else value.decode()
+        if value is not None and len(value) > MOST_TEXT:
+            line.payload_base64 = value
+        else:
+            line.payload = None if value is None else value.decode()
     except UnicodeDecodeError:
         line.payload_base64 = value or b""
     if headers:
