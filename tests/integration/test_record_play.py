@@ -260,7 +260,7 @@ def test_offsets_that_are_gone_are_named(site: Site, tmp_path: Path) -> None:
     )
     assert "offsets 20 to 149 are gone" in text
     late = site.record(tmp_path / "late", "--topics", "requests", "--to", "requests=180")
-    assert late["gone"] == [{"topic": site.topic("requests"), "partition": 0, "since": 0, "until": 150}]
+    assert late["gone"] == [{"topic": site.topic("requests"), "partition": 0, "since": 0, "until": 150, "why": ""}]
     assert [one.offset for one in RecordedSource(tmp_path / "late").read("requests", 0)] == [*range(150, 180)]
 
 
