@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CORE = "processor/core/compiled"
 SOURCES = (
-    *(f"{CORE}/{name}.pyx" for name in ("hashes", "joining", "reading", "watching", "writing")),
+    *(f"{CORE}/{name}.pyx" for name in ("hashes", "joining", "reading", "solving", "watching", "writing")),
     "processor/adapters/kafka/compiled_runs.pyx",
 )
 # A fused multiply-add rounds once where Python rounds twice: floats must come out the same as in the plain versions.

@@ -8,6 +8,7 @@ try:
     from .hashes import contents, digests, hashes_as_received, record_hashes
     from .joining import by_tenant, first_look, ids, match
     from .reading import Reader, put_together
+    from .solving import active_set
     from .watching import observe
     from .writing import columns, decisions_in_order, joined_ids, packed_entries, written_decisions
 except ModuleNotFoundError:
@@ -24,6 +25,7 @@ __all__ = [
     "BUILT",
     "REMEDY",
     "Reader",
+    "active_set",
     "by_tenant",
     "columns",
     "contents",

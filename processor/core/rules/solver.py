@@ -8,7 +8,8 @@ problems at once, elementwise, so that a problem's answer does not depend on wha
 the machine (see ``exact``). No warm start: the answer must not depend on the path.
 
 A two-by-two problem that comes alone, as every tenant's does, is solved in plain floats by the same operations in
-the same order: NumPy's price per call would be twenty times that of the arithmetic.
+the same order: NumPy's price per call would be twenty times that of the arithmetic. The active-set method is compiled
+likewise, one problem after the other; should a pivot not be positive there, the problem is solved by arrays instead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from math import inf
 
 import numpy as np
 
+from processor.core import compiled
 from processor.core.exact import Floats, Ints, Mask, ordered_sum
 
 from .problems import Problem
@@ -170,14 +172,12 @@ def _clip_one(t: float) -> float:
 
 def _active_set(quadratic: Floats, linear: Floats, groups: int, choices: int, centre: Floats) -> Floats:
     batch, size = linear.shape
-    start = _best_vertex(quadratic, linear, centre)
     x = np.zeros((batch, size))
-    free = np.zeros((batch, size), dtype=bool)
-    np.put_along_axis(x, start, 1.0, axis=1)
-    np.put_along_axis(free, start, True, axis=1)
+    np.put_along_axis(x, _best_vertex(quadratic, linear, centre), 1.0, axis=1)
+    free = x > 0.0
     group_of = np.repeat(np.arange(groups), choices)
 
-    running = np.arange(batch)
+    running = _left_by_compiled(quadratic, linear, x, (groups, choices)) if compiled.BUILT else np.arange(batch)
     for _ in range(MAX_STEPS_PER_CHOICE * size):
         if len(running) == 0:
             break
@@ -187,6 +187,19 @@ def _active_set(quadratic: Floats, linear: Floats, groups: int, choices: int, ce
         x[running], free[running] = x_now, free_now
         running = running[~done]
     return x.reshape(batch, groups, choices)
+
+
+def _left_by_compiled(quadratic: Floats, linear: Floats, x: Floats, shape: tuple[int, int]) -> Ints:
+    """Solve those that can be solved without arrays, in x itself; which are left, with x as it was."""
+    left = []
+    for number, start in enumerate(x):
+        found = start.reshape(shape).copy()
+        most = MAX_STEPS_PER_CHOICE * found.size
+        if compiled.active_set(quadratic[number], linear[number], found, most, MULTIPLIER_TOLERANCE):
+            x[number] = found.ravel()
+        else:
+            left.append(number)
+    return np.array(left, dtype=np.int64)
 
 
 def _best_vertex(quadratic: Floats, linear: Floats, centre: Floats) -> Ints:

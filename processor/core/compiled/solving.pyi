@@ -1,0 +1,3 @@
+from processor.core.exact import Floats
+
+def active_set(quadratic: Floats, linear: Floats, x: Floats, most_steps: int, tolerance: float) -> bool: ...
