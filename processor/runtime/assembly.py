@@ -49,7 +49,8 @@ def terms_of(config: Config) -> Terms:
 
 
 def pace_of(config: Config) -> Pace:
-    processing = config.processing
+    """Budgets are parts of the transaction timeout: with one call to the store and the commit there must be room."""
+    processing, timeout = config.processing, config.kafka.transaction_timeout_ms
     return Pace(
         commit_interval=processing.commit_interval_ms,
         most_records=processing.max_batch_records,
@@ -58,6 +59,8 @@ def pace_of(config: Config) -> Pace:
         breaker_records=processing.breaker_records,
         breaker_share=processing.breaker_share,
         snapshot_bytes=processing.snapshot_bytes,
+        step_budget=max(timeout // 10, 1),
+        transaction_budget=max(timeout // 4, 1),
     )
 
 

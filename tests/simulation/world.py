@@ -62,6 +62,8 @@ PACE = Pace(
 )
 TIGHT = replace(PACE, most_records=4, for_each_tenant=0, most_held=6, present=20)
 """small batches and buffers: records are held back, and inputs paused and read on, all the time"""
+HURRIED = replace(TIGHT, transaction_budget=0)
+"""there is never time for a second partition, so that one is left out of nearly every transaction"""
 
 
 AT_ONCE = 2_000
@@ -184,7 +186,7 @@ class World:
         self.beside = Random(seed)
         """by itself, so that a seed keeps its history whatever is done aside"""
         self.steps = steps
-        self.pace = TIGHT if seed % 4 == 3 else PACE
+        self.pace = {3: TIGHT, 7: HURRIED}.get(seed % 8, PACE)
         self.worker = type(worker.__name__, (worker,), {"world": self})
         self.tokens: dict[int, int] = {}
         """the counters of the mutant that keeps its token in the store"""

@@ -44,6 +44,8 @@ class Question:
     """which records these are, by topic, with their hashes"""
     skip: Skip | None = None
     """offsets that this batch, which then holds no records, leaves out"""
+    cost: float = 0.0
+    """how long it will take, in milliseconds, by what is known before"""
 
     @property
     def inputs(self) -> tuple[list[Raw], list[Raw]]:

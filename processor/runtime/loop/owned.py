@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from processor.adapters.log import Membership
 from processor.adapters.store import Applied
@@ -14,6 +15,9 @@ from .breaker import Breaker
 from .faults import Poison
 from .held import Held
 from .snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from .batches import Question
 
 MOST_RECORDS = 40_000
 """of one input in a batch: the hashes of more would not fit into the journal"""
@@ -36,6 +40,10 @@ class Pace:
     breaker_records: int = 1_000
     breaker_share: float = 0.5
     retry_after: int = 500
+    step_budget: int = 1_000
+    """a batch is cut to what can be worked out in about this long"""
+    transaction_budget: int = 2_500
+    """a transaction takes no further partition once it has been open for so long"""
     snapshot_bytes: int = 8 << 20
     """the changelog grows by at least this much, and by the size of the state, before a snapshot is taken"""
     slice_bytes: int = 256 << 10
@@ -103,7 +111,10 @@ class Owned:
     poison: Poison = field(default_factory=set)
     """records found to be at fault and not committed yet: they are looked for once, however often their batch is"""
     at_most: int = MOST_RECORDS
-    """records of each input that the next batch may take; fewer where the journal could not hold what they lead to"""
+    """records of each input that the next batch may take; fewer where the journal could not hold what they lead to, or
+    where more would take too long"""
+    question: Question | None = None
+    """asked of the store, and left out of the last transaction for want of time"""
 
     @property
     def ready(self) -> bool:

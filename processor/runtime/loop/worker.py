@@ -31,10 +31,11 @@ from processor.core.errors import IncompatibleState
 from processor.core.stream.expiry import is_cut_short
 from processor.core.stream.identity import Identity
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import SLOTS_PER_BATCH, Asked, Outcome, Terms, advanced, decode, due_slot
+from processor.core.stream.step import SLOTS_PER_BATCH, Asked, Outcome, Raw, Terms, advanced, decode, due_slot
 
 from .aside import Inline
 from .batches import Batch, Question, digests_of, ranges_of
+from .cost import Costs
 from .faults import step_around_faults
 from .held import Held
 from .intake import TIMESTAMP, Intake
@@ -43,6 +44,7 @@ from .owned import MOST_RECORDS, Owned, Pace, Quarantine, Skip
 from .recovery import Recovery, check_slot
 from .topics import Topics
 from .transactions import Fate, Transactions
+from .turns import Turns
 
 MOST_JOURNALED = 2 << 20
 """Bytes of configurations in one batch: with more of them the journal's record would not fit into a message."""
@@ -90,6 +92,7 @@ class Worker:
         self.owned: dict[int, Owned] = {}
         self.totals: Counter[str] = Counter()
         self.latencies = Latencies()
+        self.costs, self.turns = Costs(), Turns(tick, pace.transaction_budget)
         self._assigned: set[At] = set()
         self._quiet = False
         self._store_away_until = 0
@@ -210,6 +213,8 @@ class Worker:
     # Recovery
 
     def _recover(self) -> None:
+        """What is new. Where that takes long, those that are recovered go on in between."""
+        began = self.tick()
         for owned in list(self.owned.values()):
             if owned.ready or owned.stopped or self.tick() < owned.retry_at:
                 continue
@@ -223,6 +228,8 @@ class Worker:
                 owned.retry_at = self.tick() + self.pace.retry_after
                 owned.trouble = str(error)
                 owned.store_error = str(error) if isinstance(error, StoreError) else ""
+            if self.tick() - began >= self.pace.transaction_budget:
+                return
 
     def _contain(self, error: Stop | StoreUnusable) -> None:
         """Quarantine the partition that this concerns; what concerns the whole process ends it."""
@@ -283,7 +290,7 @@ class Worker:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         self.notify("recovering", {"partition": owned.number, "why": why})
         owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
-        owned.retry_at, owned.trouble = 0, why
+        owned.retry_at, owned.trouble, owned.question = 0, why, None
         if self.owned.get(owned.number) is owned:
             self.intake.stop(owned)
 
@@ -330,7 +337,7 @@ class Worker:
         """One transaction for all of these; True if anything was committed."""
         if suspects := [owned for owned in due if owned.suspect]:
             due = suspects[:1]
-        ended = self.transactions.send(self._stepped(self._questions(due)))
+        ended = self.transactions.send(self._stepped(self._questions(self.turns.order(due))))
         again_at = self.tick() + self.pace.retry_after // 10
         theirs = [batch.owned for batch in ended.batches]
         match ended.fate:
@@ -359,6 +366,9 @@ class Worker:
         transaction, which would have left the processor's cache before its turn comes."""
         ahead: deque[Question] = deque()
         for owned in due:
+            if self.turns.over:
+                self.turns.leave_out(owned)
+                continue
             if (question := self._ask(owned)) is not None:
                 ahead.append(question)
             if sum(one.seen for one in islice(ahead, 1, None)) >= self.pace.most_records:
@@ -366,26 +376,41 @@ class Worker:
         yield from ahead
 
     def _ask(self, owned: Owned) -> Question | None:
-        """Decode a batch and ask the store for what it needs."""
+        """Decode a batch and ask the store for what it needs; or the question that was left out of a transaction."""
         assert owned.partition is not None
+        if owned.question is not None:
+            question, owned.question = owned.question, None
+            return question
         skip = self.intake.skipping(owned)
         if skip is None and not self.intake.knows_the_time(owned):
             return None
         now = self.wall()
         owned.idle_at = self.tick()
         try:
-            taken = self.intake.taken(owned) if skip is None else {topic: [] for topic in self.topics.inputs}
+            taken, asked, cost = self._fitting(owned, owned.partition, now, skip)
         except Retry as error:
             owned.retry_at, owned.trouble = self.tick() + self.pace.retry_after, str(error)
             return None
         clock = self.intake.clock(owned, taken, now)
         ranges = self.hashing.submit(ranges_of, owned.positions, taken, skip)
-        requests, feedback = taken.values()
-        asked = decode(requests, feedback, owned.number, owned.partition.partitions, now, self.terms, owned.poison)
         ids = asked.ids
-        cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if requests or feedback else None
+        cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if any(taken.values()) else None
         answer = self._aside(owned).submit(self._read, owned, ids, clock, cursor)
-        return Question(owned, taken, asked, ids, clock, now, answer, ranges, skip)
+        return Question(owned, taken, asked, ids, clock, now, answer, ranges, skip, cost)
+
+    def _fitting(
+        self, owned: Owned, partition: Partition, now: int, skip: Skip | None
+    ) -> tuple[dict[str, list[Raw]], Asked, float]:
+        """The next batch, decoded, cut to what can be worked out in time; and how long that will take."""
+        while True:
+            taken = self.intake.taken(owned) if skip is None else {topic: [] for topic in self.topics.inputs}
+            requests, feedback = taken.values()
+            asked = decode(requests, feedback, owned.number, partition.partitions, now, self.terms, owned.poison)
+            cost = self.costs.of(partition, asked, self.terms)
+            if cost <= self.pace.step_budget or max(map(len, taken.values())) <= 1:
+                return taken, asked, cost
+            owned.at_most = self.costs.fitting(partition, asked, self.terms, self.pace.step_budget)
+            self.intake.look_ahead([owned], self._enough())
 
     def _aside(self, owned: Owned) -> Executor:
         return self.aside[owned.number % len(self.aside)]
@@ -441,6 +466,7 @@ class Worker:
             owned.idle_at = self.tick() - SOON
         if self._breaks(owned, asked, question.seen):
             return None
+        began = self.tick()
         outcome = step_around_faults(
             partition,
             question.inputs,
@@ -454,6 +480,7 @@ class Worker:
             owned.poison,
             owned.acknowledged,
         )
+        self.costs.took(question.cost, self.tick() - began)
         if _journal_bytes(outcome) > MOST_JOURNALED and question.seen > 1:
             owned.at_most = max(question.seen // 4, 1)
             return None
@@ -488,10 +515,16 @@ class Worker:
         return Batch(question, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
 
     def _stepped(self, questions: Iterable[Question]) -> Iterator[Batch]:
-        """Once the store has failed one partition the others would only wait for it, with a transaction open."""
+        """Once the store has failed one partition the others would only wait for it, with a transaction open. Where
+        it is slow, or steps are, those for which there is no time are left for the next transaction."""
         for question in questions:
+            if not self.turns.is_answered(question):
+                question.owned.question = question
+                self.turns.leave_out(question.owned)
+                continue
             batch = self._step(question)
             if batch is not None:
+                self.turns.begin()
                 yield batch
             elif question.owned.retry_at > self.tick():
                 return

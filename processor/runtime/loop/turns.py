@@ -1,0 +1,58 @@
+"""Which partitions a transaction takes: as many as there is time for, and next time those first that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from processor.adapters.store import StoreError
+
+from .batches import Question
+from .owned import Owned
+
+
+class Turns:
+    """The partitions of one transaction after the other. All times are in milliseconds, as ``tick`` is.
+
+    A transaction that stays open for too long is aborted by the broker, and its producer with it. So it takes further
+    partitions only while less than ``budget`` has passed since its first batch was worked out: the store may be slow
+    to answer, and steps may be long. The first batch is worked out before the transaction begins and is always taken.
+    """
+
+    def __init__(self, tick: Callable[[], int], budget: int) -> None:
+        self.tick, self.budget = tick, budget
+        self.left_out: list[Owned] = []
+        """those that wait for the next transaction, in their order"""
+        self._ends_at: int | None = None
+
+    def order(self, due: Sequence[Owned]) -> list[Owned]:
+        """A new transaction: who was left out of the last one comes first."""
+        waiting = {id(owned): place for place, owned in enumerate(self.left_out)}
+        self.left_out, self._ends_at = [], None
+        return sorted(due, key=lambda owned: waiting.get(id(owned), len(waiting))) if waiting else list(due)
+
+    def begin(self) -> None:
+        """A batch is taken; the time runs from the first."""
+        if self._ends_at is None:
+            self._ends_at = self.tick() + self.budget
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no time for another partition."""
+        return self._ends_at is not None and self.tick() >= self._ends_at
+
+    def leave_out(self, owned: Owned) -> None:
+        self.left_out.append(owned)
+
+    def is_answered(self, question: Question) -> bool:
+        """Whether the store answers while there is time. Nobody else waits for the first question of a transaction."""
+        if self._ends_at is None:
+            return True
+        if self.over:
+            return False
+        try:
+            question.answer.result((self._ends_at - self.tick()) / 1_000)
+        except TimeoutError:
+            return False
+        except StoreError:
+            pass  # whoever steps it is told
+        return True
