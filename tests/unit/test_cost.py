@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from processor.core.settings import Policy, Settings
@@ -114,3 +116,13 @@ def test_short_batches_say_nothing_and_odd_ones_not_too_much() -> None:
     for _ in range(200):
         costs.took(100, 1e9)
     assert costs.scale == pytest.approx(SLOWEST)
+
+
+def test_an_estimate_that_fails_stops_nobody() -> None:
+    bench = Bench()
+    batch = asked(bench, requests(bench, 5))
+
+    def broken(name: str) -> TenantRules | None:
+        raise RuntimeError("a defect of ours")
+
+    assert Costs().of(bench.partition, batch, replace(bench.terms, rules_for=broken)) == 0.0

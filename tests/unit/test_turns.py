@@ -221,3 +221,24 @@ def test_others_are_decided_while_a_costly_backlog_is_worked_off() -> None:
     decided = running.decided()
     assert decided[0] < 3_000
     assert [decided[number] for number in range(1, PARTITIONS)] == [1] * (PARTITIONS - 1)
+
+
+def test_a_batch_that_takes_long_by_itself_is_worked_out_before_a_transaction_begins() -> None:
+    running = Slowly(replace(PACE, step_budget=1, transaction_budget=60), delay=0)
+    running.run()
+    costly = request(TENANTS[3], 1, 1, 1)
+    backlog(running, [request(tenant, 1) for tenant in TENANTS if tenant != costly.tenant])
+    of = running.worker.costs.of
+    running.worker.costs.of = lambda partition, *rest: 70.0 if partition.number == 3 else of(partition, *rest)  # type: ignore[method-assign]
+    backlog(running, [costly])
+    began: list[list[int]] = []
+    send = running.worker.transactions.send
+
+    def noted(batches: Any) -> Any:
+        ended = send(batches)
+        began.append([batch.owned.number for batch in ended.batches])
+        return ended
+
+    running.worker.transactions.send = noted  # type: ignore[method-assign]
+    running.run(4)
+    assert [numbers for numbers in began if numbers] == [[0, 1, 2, 4, 5], [3]]

@@ -61,8 +61,11 @@ class Costs:
         self._solving: dict[Kind, float] = {}
 
     def of(self, partition: Partition, asked: Asked, terms: Terms) -> float:
-        """How long a batch will take."""
-        return self._of(partition, asked.requests, len(asked.feedback), terms)
+        """How long a batch will take; 0 where that cannot be said, since a fault is found in the step."""
+        try:
+            return self._of(partition, asked.requests, len(asked.feedback), terms)
+        except Exception:
+            return 0.0
 
     def fitting(self, partition: Partition, asked: Asked, terms: Terms, budget: int) -> int:
         """How many records of each input, the first, can be worked out in so many milliseconds; one at least."""

@@ -43,11 +43,14 @@ class Turns:
     def leave_out(self, owned: Owned) -> None:
         self.left_out.append(owned)
 
-    def is_answered(self, question: Question) -> bool:
-        """Whether the store answers while there is time. Nobody else waits for the first question of a transaction."""
+    def fits(self, question: Question) -> bool:
+        """Whether there is time for this one: the store answers soon enough, and it is not a long one by itself.
+
+        For the first there always is, because the transaction is not open before its batch is worked out.
+        """
         if self._ends_at is None:
             return True
-        if self.over:
+        if self.over or question.cost > self.budget:
             return False
         try:
             question.answer.result((self._ends_at - self.tick()) / 1_000)

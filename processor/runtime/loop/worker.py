@@ -518,7 +518,7 @@ class Worker:
         """Once the store has failed one partition the others would only wait for it, with a transaction open. Where
         it is slow, or steps are, those for which there is no time are left for the next transaction."""
         for question in questions:
-            if not self.turns.is_answered(question):
+            if not self.turns.fits(question):
                 question.owned.question = question
                 self.turns.leave_out(question.owned)
                 continue
