@@ -19,13 +19,15 @@ class SlowProxy:
     def __init__(self, port: int, delay: float = 0.0) -> None:
         self.delay, self.port = delay, 0
         self._server_port = port
+        self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="slow proxy", daemon=True)
 
     def start(self) -> SlowProxy:
         self._thread.start()
-        server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, LOOPBACK, 0), self._loop).result(10)
-        self.port = server.sockets[0].getsockname()[1]
+        listening = asyncio.start_server(self._serve, LOOPBACK, 0)
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(10)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     def stop(self) -> None:
@@ -83,6 +85,8 @@ class SlowProxy:
                 await writer.drain()
 
     async def _end_all(self) -> None:
+        if self._server is not None:
+            self._server.close()
         others = [task for task in asyncio.all_tasks(self._loop) if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
