@@ -55,7 +55,7 @@ def reading() -> KafkaInput:
     made = KafkaInput.__new__(KafkaInput)
     made._next, made._at_end = {HERE: 0, THERE: 0}, {}
     made._sources = {"requests": REQUESTS, "feedback": FEEDBACK}
-    made._failures, made._resting, made._ends, made._unsought, made._problem = {}, {}, {}, {}, None
+    made._failures, made._resting, made._ends, made._unsought, made._problems = {}, {}, {}, {}, []
     made._protocol, made._clock = "classic", lambda: 0.0
     made._consumer = Watermarks()  # type: ignore[assignment]
     return made

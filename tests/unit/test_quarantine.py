@@ -15,6 +15,7 @@ from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
 from processor.runtime import config as configuration
 from processor.runtime.loop.owned import Owned
+from processor.runtime.operations import history
 from processor.runtime.telemetry.status import status_of
 from tests.recordings.stream import GROUP, START, Event, Running
 
@@ -254,3 +255,37 @@ def asked(tenant: str, n: int) -> dict[str, object]:
 def joined(owned: Owned) -> int:
     assert owned.partition is not None
     return sum(tenant.tally["labels_joined"] for tenant in owned.partition.tenants.values())
+
+
+# What a person is told before a start
+
+
+def found(two: Two) -> list[tuple[str, str, str]]:
+    two.worker.drain()
+    return [(one.level, one.what, one.found) for one in history.examine(two.worker.recovery, 2)]
+
+
+def test_a_history_that_belongs_together_is_fine(two: Two) -> None:
+    assert found(two) == [("ok", "history", "offsets, journal and changelog of 2 partitions agree")]
+
+
+def test_a_changelog_that_does_not_lead_to_the_committed_batch_is_a_problem(two: Two) -> None:
+    two.broker.delete_records(At("changelog", 0), two.broker.partition(At("changelog", 0)).end)
+    [(level, what, text)] = found(two)
+    assert (level, what) == ("problem", "partition 0")
+    assert "does not lead to batch" in text
+
+
+def test_offsets_that_contradict_the_journal_are_a_problem(two: Two) -> None:
+    two.worker.drain()
+    two.commit(1, 1)
+    [(level, what, text)] = found(two)
+    assert (level, what) == ("problem", "partition 1")
+    assert "moved by hand" in text
+
+
+def test_a_stray_record_is_a_warning_with_its_place(two: Two) -> None:
+    record = two.broker.produce(At("journal", 1), None, b"hello")
+    [_, (level, what, text)] = found(two)
+    assert (level, what) == ("warning", "partition 1")
+    assert f"journal [1] at {record.offset}" in text

@@ -35,8 +35,9 @@ def doctor(
 ) -> None:
     """Can this configuration work here, and what would a start do?
 
-    Reaches for Kafka and Redis, tries a transaction (one empty record to the changelog, taken back), compares clocks,
-    and says for each partition whether a start would load, catch up, restore, start anew or refuse. Changes nothing.
+    Reaches for Kafka and Redis, tries a transaction (one empty record to the changelog, taken back), compares clocks.
+    Says for each partition whether a start would load, catch up, restore, start anew or refuse, and whether its
+    offsets, journal and changelog belong together. Changes nothing.
     """
     from . import doctor as diagnosis
     from . import output

@@ -14,6 +14,7 @@ from processor.core.errors import GForceError
 from processor.runtime.assembly import client_properties, wall
 from processor.runtime.config import Config
 
+from . import history
 from .group import Forecast, Place, foresee
 from .topic_plans import SAMPLE, Finding
 
@@ -43,6 +44,7 @@ def examine(place: Place, seed_missing: str | None) -> list[Finding]:
         "transactions": lambda: _transactions(place),
         "producers' clocks": lambda: _producers(place),
         "group": lambda: _group(place),
+        "history": lambda: iter(history.examine(place.recovery, place.partitions())),
     }
     return findings + [finding for name, check in on_kafka.items() for finding in _tried(name, check)]
 

@@ -63,12 +63,14 @@ def check(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Check that the topics exist and are kept as the contract needs.
 
     Counts must be equal for requests, feedback, journal and changelog. The last records of both inputs are looked at:
-    do they sit where Java's partitioner (murmur2) puts their key? Records that do not become dead letters.
+    do they sit where Java's partitioner (murmur2) puts their key? Records that do not become dead letters. And the
+    group's offsets, the journal and the changelog are compared: do they lead to the same batch, were the inputs created
+    again, are there records that are not ours?
     """
     from processor.adapters.kafka.admin import describe_topics
     from processor.runtime.assembly import client_properties
 
-    from . import output
+    from . import history, output
     from .group import opened
     from .topic_plans import examined, partitioners
 
@@ -76,6 +78,8 @@ def check(config: ConfigFile = None, as_json: AsJson = False) -> None:
     with opened(settings) as place:
         there = describe_topics(client_properties(settings), settings.topics.full().values())
         found = [*examined(place.topics, there), *partitioners(place.topics, place.reader)]
+        if None not in there.values():
+            found += history.examine(place.recovery, place.partitions())
     if as_json:
         output.document({"findings": found})
     else:
