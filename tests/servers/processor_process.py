@@ -153,6 +153,11 @@ class ProcessorProcess:
         return self._process.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """Of a process that has ended by itself; None while it runs, and if it was ended from here."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
