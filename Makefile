@@ -12,7 +12,7 @@ SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.B
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test coverage lint format experiments simulate chaos chaos-cluster chaos-rolling \
-        chaos-idle chaos-audit chaos-gauges watch-scenario bench bench-parts clean
+        chaos-idle chaos-operators soak chaos-audit chaos-gauges watch-scenario bench bench-parts clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -82,6 +82,13 @@ chaos-cluster: servers setup  ## the same on a Redis Cluster (three minutes)
 
 chaos-rolling: servers setup  ## rolling restarts under load
 	$(BIN)/python -m tests.chaos.rolling
+
+chaos-operators: servers setup  ## what operators, other programs and servers do wrong, a row for each (ten minutes)
+	$(BIN)/python -m tests.chaos.operators
+
+SOAK   ?= 1200
+soak: servers setup  ## 3 000 requests/s for SOAK=1200 seconds: memory, descriptors and latency per minute
+	$(BIN)/python -m tests.chaos.soak --seconds $(SOAK)
 
 AUDIT  ?= /tmp/gforce-audit
 chaos-audit: servers setup  ## 200 000 requests under kills, recorded, then audited as a stranger would (AUDIT=folder)

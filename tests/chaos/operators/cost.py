@@ -97,8 +97,7 @@ def tenant_at_the_limits(stage: Stage) -> None:
     stage.open()
     stage.unhealthy = {MUCH}
     stage.run()
-    load = stage.load(partitions=[1, 2, 3])
-    time.sleep(3)
+    stage.stop_processors()
     tenant = stage.tenants[MUCH][0]
     for number in range(BACKLOG):
         said = {f"expert-{i:02}": ("true", "false")[(number + i) % 2] for i in range(MOST_EXPERTS)}
@@ -109,9 +108,15 @@ def tenant_at_the_limits(stage: Stage) -> None:
             "predictions": said,
         }
         stage.sender.produce(stage.sender.topics[0], tenant.encode(), json.dumps(event).encode())
+        label = {"tenant": tenant, "decision_id": f"{NUMBERED}{number}", "label": ("true", "false")[number % 3 == 0]}
+        stage.sender.produce(stage.sender.topics[1], tenant.encode(), json.dumps(label).encode())
     stage.sender.flush()
+    stage.start_again()
+    stage.wait(lambda: len(stage.ready()) == stage.partitions, 30)
+    load = stage.load(partitions=[1, 2, 3])
     since = time.monotonic()
     done = stage.wait(lambda: bool((stage.reader.numbered > 0).all()), stage.settle)
+    time.sleep(3)
     took = time.monotonic() - since
     load.stop()
     stage.settle = 20.0

@@ -359,8 +359,8 @@ class Stage:
     def audit(self) -> None:
         """It must be clean; what it finds is the matter of the partition where it finds it."""
         answer, found = self.audited()
-        self.see(f"audit exits {answer.returncode}, {len(found)} differences")
-        for one in found[:20]:
+        self.see(f"audit exits {answer.returncode}, {len(found)} findings")
+        for one in found[:20] if answer.returncode else []:
             where = one.get("partition")
             at = where if where in self.parts else None
             self.check(False, f"the audit: {one.get('topic')} {where} at {one.get('offset')}: {one.get('text')}", at)
@@ -368,10 +368,10 @@ class Stage:
         self.check(answer.returncode == 0 or found, f"the audit exits {answer.returncode}: {said}")
 
     def audited(self) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-        """The answer and its differences."""
+        """The answer and its findings."""
         answer = self.gforce("audit", "-c", str(self.config), "--json")
         with contextlib.suppress(ValueError):
-            return answer, list(json.loads(answer.stdout).get("differences", ()))
+            return answer, list(json.loads(answer.stdout).get("findings", ()))
         return answer, []
 
     # What an operator does
