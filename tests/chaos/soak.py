@@ -81,7 +81,7 @@ class Watch:
         status = self._processor.get("/status").json
         totals = status.get("totals", {})
         with self._redis.client() as client:
-            memory: dict[str, Any] = client.info("memory")  # type: ignore[assignment]
+            memory: dict[str, Any] = client.info("memory")
         return {
             "processor_mib": round(self._processor.resident_bytes / MEBIBYTE, 1),
             "redis_mib": round(memory["used_memory"] / MEBIBYTE, 1),
@@ -131,14 +131,16 @@ def _run(
     horizons = {"expiry": "60s", "duplicate_horizon": "60s", "parking": "60s"}
     processor = deployment.processor("soak", {"processing": {"slot_ms": 1_000}, "tenants.default": horizons})
     processor.start_ready()
-    names = (deployment.topic(role) for role in ("requests", "feedback", "decisions"))
+    requests, feedback, decisions = (deployment.topic(role) for role in ("requests", "feedback", "decisions"))
     plan = Plan(
-        deployment.bootstrap,
-        *names,
-        PARTITIONS,
-        time.time() + 5,
-        seconds,
-        rate,
+        bootstrap=deployment.bootstrap,
+        requests=requests,
+        feedback=feedback,
+        decisions=decisions,
+        partitions=PARTITIONS,
+        began=time.time() + 5,
+        seconds=seconds,
+        rate=rate,
         tenants=tenants,
         large_share=large_share,
     )

@@ -1,7 +1,8 @@
 """``python -m tests.chaos.operators``: what operators, other programs and servers do wrong, one named scenario each.
 
     stream      the producer of the test, its own read_committed reader, and the books of both
-    stage       one scenario's topics, processors and what an operator does and sees
+    stage       one scenario's topics, processors and what an operator does and sees; with it supervisor,
+                group_offsets and checks
     table       one row per scenario
     control     nothing wrong: a row that must pass in any version
     quarantine  a partition that cannot be recovered

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from . import control, cost, instances, offsets, quarantine, records, state, store  # noqa: F401  # they register themselves
 from .registry import SCENARIOS
-from .stage import Servers, Stage
+from .stage import Stage
+from .supervisor import Servers
 from .table import Row, shown
 
 EXPIRIES = 200_000
@@ -61,13 +62,14 @@ def played(name: str, servers: Servers, options: dict[str, int]) -> list[Row]:
         try:
             SCENARIOS[name](stage)
         except Exception as error:  # what was sent and decided until then is still worth a row
-            stage.problems.append(f"broke off: {type(error).__name__}: {str(error)[-500:]}")
+            stage.check(False, f"broke off: {type(error).__name__}: {str(error)[-500:]}")
             (servers.folder / f"{name}.traceback").write_text(traceback.format_exc())
             stage.settle = min(stage.settle, 5.0)
         return stage.finish()
     except Exception as error:
         (servers.folder / f"{name}.traceback").write_text(traceback.format_exc())
-        return [Row(name, problems=[*stage.problems, f"{type(error).__name__}: {str(error)[-500:]}"])]
+        found = [text for _, text in stage.problems]
+        return [Row(name, problems=[*found, f"{type(error).__name__}: {str(error)[-500:]}"])]
     finally:
         stage.close()
 

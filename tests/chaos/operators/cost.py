@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from random import Random
 
 from processor.runtime.config import load as load_config
 from processor.runtime.operations.group import opened
@@ -11,7 +12,7 @@ from processor.runtime.operations.tenant_state import tenant_state
 
 from .registry import scenario
 from .stage import Stage
-from .stream import NUMBERED
+from .stream import LABELS, NUMBERED
 
 SLOTS = 16
 LONGEST_MS = 100.0
@@ -99,8 +100,9 @@ def tenant_at_the_limits(stage: Stage) -> None:
     stage.run()
     stage.stop_processors()
     tenant = stage.tenants[MUCH][0]
+    random = Random(1)
     for number in range(BACKLOG):
-        said = {f"expert-{i:02}": ("true", "false")[(number + i) % 2] for i in range(MOST_EXPERTS)}
+        said = {f"expert-{i:02}": random.choice(LABELS) for i in range(MOST_EXPERTS)}
         event = {
             "tenant": tenant,
             "decision_id": f"{NUMBERED}{number}",
@@ -108,7 +110,7 @@ def tenant_at_the_limits(stage: Stage) -> None:
             "predictions": said,
         }
         stage.sender.produce(stage.sender.topics[0], tenant.encode(), json.dumps(event).encode())
-        label = {"tenant": tenant, "decision_id": f"{NUMBERED}{number}", "label": ("true", "false")[number % 3 == 0]}
+        label = {"tenant": tenant, "decision_id": f"{NUMBERED}{number}", "label": random.choice(LABELS)}
         stage.sender.produce(stage.sender.topics[1], tenant.encode(), json.dumps(label).encode())
     stage.sender.flush()
     stage.start_again()
@@ -116,8 +118,8 @@ def tenant_at_the_limits(stage: Stage) -> None:
     load = stage.load(partitions=[1, 2, 3])
     since = time.monotonic()
     done = stage.wait(lambda: bool((stage.reader.numbered > 0).all()), stage.settle)
-    time.sleep(3)
     took = time.monotonic() - since
+    time.sleep(3)
     load.stop()
     stage.settle = 20.0
     made = int((stage.reader.numbered > 0).sum())

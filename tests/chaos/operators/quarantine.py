@@ -23,8 +23,8 @@ def unrecoverable_partition(stage: Stage) -> None:
     time.sleep(4)
     admin = AdminClient(stage.properties)
     place = TopicPartition(stage.deployment.topic("changelog"), LOST, OFFSET_END)
-    for answer in admin.delete_records([place]).values():
-        answer.result(20)
+    for deleted in admin.delete_records([place]).values():
+        deleted.result(20)
     stage.flush()
     if stage.quarantined(LOST):
         attempts = len(stage.logged("quarantined", level="error"))

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from tests.servers.processor_process import ROOT, Deployment, ProcessorProcess, Sections, clean_environment
 
-from processor.core.errors import GForceError
-from processor.runtime.config import load as load_config
-from processor.runtime.operations.group import opened
-from processor.runtime.operations.tenant_state import tenant_state
-from tests.servers.broker import Broker
-from tests.servers.processor_process import ROOT, Deployment, Page, ProcessorProcess, Sections, clean_environment
-from tests.servers.redis_server import RedisServer
-
+from .checks import complaints, wrong_counters
+from .group_offsets import GroupOffsets
 from .stream import Load, Reader, Sender
+from .supervisor import Servers, Supervisor
 from .table import Row
 
 PARTITIONS = 4
@@ -37,99 +28,8 @@ RATE = 120.0
 QUIET = 10.0
 """seconds that a healthy partition may be silent, unless a scenario says otherwise"""
 SESSION_MS = 4_000
-AFTER_EXIT = 1.0
-"""seconds after which the supervisor starts a processor again"""
-LOOK_EVERY = 0.2
 _DELETE = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end"
 """at one moment, as FLUSHALL does, and of one scenario only"""
-
-
-class Servers:
-    """One broker and one Redis for all scenarios."""
-
-    def __init__(self) -> None:
-        self.broker = Broker()
-        self.redis = RedisServer(own=True)
-        self.folder = Path(tempfile.mkdtemp(prefix="gforce-operators-"))
-
-    def __enter__(self) -> Servers:
-        try:
-            self.broker.start()
-            self.redis.start()
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
-        self.broker.stop()
-        self.redis.stop()
-
-
-class Look(NamedTuple):
-    """What ``/readyz`` of one processor said."""
-
-    at: float
-    instance: str
-    page: Page
-
-    @property
-    def states(self) -> dict[str, str]:
-        return dict(self.page.json.get("partitions", {}))
-
-    @property
-    def trouble(self) -> dict[str, str]:
-        return dict(self.page.json.get("trouble", {}))
-
-
-@dataclass(frozen=True)
-class Exit:
-    """A processor that ended without being told to."""
-
-    instance: str
-    code: int
-    last_words: str
-
-
-class Supervisor(threading.Thread):
-    """Looks at every processor five times a second, and starts again what has ended by itself."""
-
-    def __init__(self) -> None:
-        super().__init__(name="supervisor", daemon=True)
-        self.processors: dict[str, ProcessorProcess] = {}
-        self.looks: list[Look] = []
-        self.exits: list[Exit] = []
-        self._halt = threading.Event()
-        self._lock = threading.Lock()
-
-    def run(self) -> None:
-        while not self._halt.wait(LOOK_EVERY):
-            with self._lock:
-                for instance, processor in list(self.processors.items()):
-                    self._tend(instance, processor)
-
-    def _tend(self, instance: str, processor: ProcessorProcess) -> None:
-        code = processor.exit_code
-        if code is None:
-            self.looks.append(Look(time.monotonic(), instance, processor.get("/readyz")))
-            return
-        processor.wait()
-        self.exits.append(Exit(instance, code, processor.log.strip().splitlines()[-1][-400:]))
-        self._halt.wait(AFTER_EXIT)
-        processor.start()
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """So that a processor can be ended on purpose."""
-        with self._lock:
-            yield
-
-    def stop(self) -> None:
-        self._halt.set()
-        self.join(30)
 
 
 @dataclass
@@ -149,14 +49,13 @@ class Stage:
     unhealthy: set[int] = field(default_factory=set)
     """partitions whose silence is no matter"""
     parts: dict[int, str] = field(default_factory=dict)
-    """rows of their own: the name by partition"""
+    """Rows of their own: the name by partition. What concerns no single partition is in the first row."""
     quiet: float = QUIET
     settle: float = 30.0
     """seconds from the end of the load until everything must be decided"""
-    sees: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    of_part: dict[int, list[str]] = field(default_factory=dict)
-    """problems of one partition only"""
+    sees: list[tuple[int | None, str]] = field(default_factory=list)
+    """with the partition it concerns, if it is a single one"""
+    problems: list[tuple[int | None, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
@@ -173,7 +72,8 @@ class Stage:
         self.deployment = Deployment(bootstrap, url, self.servers.folder / self.name, self.partitions)
         topics = [self.deployment.topic(role) for role in ("requests", "feedback")]
         self.sender = Sender(bootstrap, topics[0], topics[1], self.partitions)
-        self.properties = {"bootstrap.servers": bootstrap, "log_level": 2}
+        self.offsets = GroupOffsets(bootstrap, self.deployment.name, self.sender.topics, self.partitions)
+        self.properties: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 2}
         self.reader = Reader(bootstrap, self.deployment.topic("decisions"), self.partitions, self.numbered)
         self.reader.start()
         self.supervisor.start()
@@ -245,7 +145,7 @@ class Stage:
         """Whether everything sent to these partitions is decided and committed."""
         on = list(range(self.partitions) if partitions is None else partitions)
         wanted = self.sender.books.sent_on(on)
-        return all(key in self.reader.decided for key in wanted) and self.behind(on) == 0
+        return all(key in self.reader.decided for key in wanted) and self.offsets.behind(on) == 0
 
     # What an operator sees
 
@@ -259,12 +159,11 @@ class Stage:
 
     def check(self, true: object, otherwise: str, partition: int | None = None) -> bool:
         if not true:
-            of = self.problems if partition is None else self.of_part.setdefault(partition, [])
-            of.append(otherwise)
+            self.problems.append((partition, otherwise))
         return bool(true)
 
-    def see(self, text: str) -> None:
-        self.sees.append(text)
+    def see(self, text: str, partition: int | None = None) -> None:
+        self.sees.append((partition, text))
 
     def states(self) -> dict[int, tuple[str, str, ProcessorProcess]]:
         """State and trouble of every partition, and who has it."""
@@ -301,7 +200,7 @@ class Stage:
         """
         there = self.wait(lambda: self.in_state(number, "quarantined"), seconds)
         state, trouble, processor = self.states().get(number, ("owned by nobody", "", None))
-        self.see(f"{number} {state}: {trouble[:160]}")
+        self.see(f"{number} {state}: {trouble[:200]}", number)
         if not self.check(there, f"partition {number} is {state} and not quarantined after {seconds:.0f} s", number):
             return False
         assert processor is not None
@@ -351,9 +250,10 @@ class Stage:
             answer = self.gforce(*command, "-c", str(self.config), "--json")
             codes[name] = answer.returncode
             if answer.returncode:
-                named += [f"{name}: {text}" for text in _complaints(answer.stdout, number)]
+                named += [f"{name}: {text}" for text in complaints(answer.stdout, number)]
         told = [text for text in named if all(word in text for word in words)]
-        self.see(f"{', '.join(f'{name} exits {code}' for name, code in codes.items())}; {(told or ['-'])[0][:120]}")
+        exits = ", ".join(f"{name} exits {code}" for name, code in codes.items())
+        self.see(f"{exits}: {(told or ['-'])[0][:120]}", number)
         self.check(told, f"neither doctor nor topics check reports partition {number} {words}: {codes} {named}", number)
 
     def audit(self) -> None:
@@ -386,52 +286,6 @@ class Stage:
     def key(self, partition: int, name: str) -> str:
         return f"{{{self.deployment.name}:{partition}}}:{name}"
 
-    def committed(self) -> list[TopicPartition]:
-        """The group's offsets of both inputs with their metadata."""
-        wanted = [TopicPartition(topic, p) for topic in self.sender.topics for p in range(self.partitions)]
-        with self._member() as consumer:
-            return list(consumer.committed(wanted, 20))
-
-    def behind(self, partitions: Iterable[int]) -> int:
-        """Records of these partitions that are not committed."""
-        wanted = [TopicPartition(topic, p) for topic in self.sender.topics for p in partitions]
-        with self._member() as consumer:
-            found = consumer.committed(wanted, 20)
-            ends = [consumer.get_watermark_offsets(one, 20)[1] for one in found]
-        return sum(end - max(one.offset, 0) for one, end in zip(found, ends, strict=True))
-
-    def commit(self, positions: list[TopicPartition]) -> None:
-        """Set the group's offsets by hand, metadata included, once its members' sessions have ended."""
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                with self._member() as consumer:
-                    consumer.commit(offsets=positions, asynchronous=False)
-                return
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-
-    def commit_meanwhile(self, positions: list[TopicPartition]) -> None:
-        """The same while the group is alive: a transaction without member and generation is not refused."""
-        bootstrap = self.servers.broker.bootstrap
-        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{self.name}-hand", "log_level": 2})
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        with self._member() as consumer:
-            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 20)
-        producer.commit_transaction(20)
-
-    @contextlib.contextmanager
-    def _member(self) -> Iterator[Consumer]:
-        bootstrap = self.servers.broker.bootstrap
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": self.deployment.name, "log_level": 2})
-        try:
-            yield consumer
-        finally:
-            consumer.close()
-
     # The end
 
     def finish(self) -> list[Row]:
@@ -443,9 +297,11 @@ class Stage:
         expected = [p for p in range(self.partitions) if p not in self.held]
         self.wait(lambda: self.decided(expected), self.settle)
         time.sleep(1.0)  # for a second decision of anything, and for the last write to Redis
-        rows = [self._row(name, [p]) for p, name in self.parts.items()] or [
-            self._row(self.name, list(range(self.partitions)))
-        ]
+        names = list(dict.fromkeys(self.parts.values()))
+        parts = [(name, [p for p in self.parts if self.parts[p] == name]) for name in names]
+        rows = [self._row(*part) for part in parts or [(self.name, list(range(self.partitions)))]]
+        rows[0].problems = [text for at, text in self.problems if at is None] + rows[0].problems
+        rows[0].sees = [text for at, text in self.sees if at is None] + rows[0].sees
         for problem in self.sender.failed[:3]:
             rows[0].problems.append(f"the test's own producer: {problem}")
         for exit_ in self.supervisor.exits[:3]:
@@ -455,9 +311,9 @@ class Stage:
         return rows
 
     def _row(self, name: str, partitions: list[int]) -> Row:
-        row = Row(name, sees=list(self.sees), problems=[*self.problems])
-        for partition in partitions:
-            row.problems += self.of_part.get(partition, [])
+        row = Row(name)
+        row.problems = [text for at, text in self.problems if at in partitions]
+        row.sees = [text for at, text in self.sees if at in partitions]
         sent = self.sender.books.sent_on(partitions)
         waiting = self.sender.books.sent_on(set(partitions) & self.held)
         times = {key: self.reader.decided.get(key, 0) for key in sent}
@@ -473,7 +329,7 @@ class Stage:
             row.lost += int((self.reader.numbered == 0).sum())
         healthy = [p for p in partitions if p not in self.held | self.unhealthy]
         row.silence = max((self.reader.silence(healthy, one.began, one.ended) for one in self.loads), default=0.0)
-        wrong = self.wrong_counters([p for p in partitions if p not in self.held])
+        wrong = wrong_counters(self.config, self.sender.books, [p for p in partitions if p not in self.held])
         row.counters_wrong = len(wrong)
         row.seconds = round(time.monotonic() - self.began, 1)
         if row.doubled:
@@ -488,26 +344,6 @@ class Stage:
             )
         return row
 
-    def wrong_counters(self, partitions: list[int]) -> list[str]:
-        """Tenants whose counters in Redis are not what was sent, in words."""
-        books, wrong = self.sender.books, []
-        decisions, joined = books.decisions(), books.joined()
-        with opened(load_config(self.config, {})) as place:
-            for tenant in books.tenants_on(partitions):
-                if not decisions[tenant]:
-                    continue  # all of it was forgotten
-                try:
-                    state = tenant_state(place, tenant)
-                except GForceError as error:
-                    wrong.append(f"{tenant}: {error}")
-                    continue
-                wanted = [[joined[tenant, group, label] for label in state.labels] for group in state.groups]
-                made = state.tally.get("decisions", 0)
-                if made != decisions[tenant] or state.seen != wanted:
-                    was = f"{made} decisions and labels {state.seen}"
-                    wrong.append(f"{tenant} has {was}, and should have {decisions[tenant]} and {wanted}")
-        return wrong
-
     def close(self) -> None:
         """End whatever is left."""
         for load in self.loads:
@@ -519,24 +355,3 @@ class Stage:
         if hasattr(self, "deployment"):
             self.deployment.close()
         self.servers_of_its_own.close()
-
-
-def _complaints(document: str, number: int) -> list[str]:
-    """What a command has found wrong that names the partition."""
-    try:
-        found = json.loads(document)
-    except ValueError:
-        return []
-    about = re.compile(rf"partitions? (\d+, )*{number}\b|\[{number}\]|/{number}\b")
-    texts = [
-        f"{one['what']}: {one['found']} {one.get('remedy', '')}"
-        for one in found.get("findings", ())
-        if one["level"] != "ok"
-    ]
-    refused = [one["detail"] for one in found.get("partitions", ()) if one["action"] == "refuse"]
-    mine = [
-        f"refuse: {one['detail']}"
-        for one in found.get("partitions", ())
-        if one["partition"] == number and one["detail"] in refused
-    ]
-    return mine + [text for text in texts if about.search(text)]

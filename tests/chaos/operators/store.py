@@ -136,6 +136,6 @@ def eviction_policy_changed(stage: Stage) -> None:
     stage.check(told, f"gforce_store_unsafe is not 1 {POLICY_NOTICED:.0f} s after the change")
     stage.check(lines, "no warning or error in the log names maxmemory-policy")
     if told:
-        shown = lambda: processor.metrics().get(("gforce_store_unsafe", ()))  # noqa: E731
-        stage.check(stage.wait(lambda: shown() == 0, POLICY_NOTICED), f"put back, the gauge is {shown()} and not 0")
+        safe = stage.wait(lambda: processor.metric("gforce_store_unsafe") == 0, POLICY_NOTICED)
+        stage.check(safe, f"gforce_store_unsafe is not 0 {POLICY_NOTICED:.0f} s after the policy was put back")
     load.stop()
