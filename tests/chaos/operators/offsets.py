@@ -105,6 +105,7 @@ def inputs_created_anew(stage: Stage) -> None:
     stage.sender.connect()
     tenants = [tenant for some in stage.tenants.values() for tenant in some]
     keys = stage.sender.ask(tenants, 2 * len(before))
+    stage.sender.label(keys)  # both inputs are longer than before, so that every committed offset exists
     stage.sender.flush()
     stage.start_again()
     for number in range(stage.partitions):
@@ -123,7 +124,6 @@ def inputs_created_anew(stage: Stage) -> None:
     stage.sender.books.forgotten = before
     stage.start_again()
     stage.wait(lambda: len(stage.ready()) == stage.partitions, 30)
-    stage.sender.label(keys)
 
 
 def _create_anew(stage: Stage) -> None:

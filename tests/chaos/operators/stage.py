@@ -238,7 +238,6 @@ class Stage:
         offered = self.gforce("skip", "--help").stdout
         owner = self.states().get(number, ("", "", None))[2]
         words = ["skip", str(number), "-c", str(self.config), "--topic", topic, "--offset", str(offset)]
-        words += ["--to", str(offset + 1)] if "--to " in offered else []
         words += ["--yes"] if "--yes" in offered else []
         words += ["--url", f"http://127.0.0.1:{owner.port}"] if owner and "--url" in offered else []
         return self.gforce(*words)
@@ -304,10 +303,10 @@ class Stage:
         rows[0].sees = [text for at, text in self.sees if at is None] + rows[0].sees
         for problem in self.sender.failed[:3]:
             rows[0].problems.append(f"the test's own producer: {problem}")
-        for exit_ in self.supervisor.exits[:3]:
-            rows[0].problems.append(f"{exit_.instance} ended by itself with {exit_.code}: {exit_.last_words[:300]}")
-        if self.supervisor.exits:
-            rows[0].sees.append(f"{len(self.supervisor.exits)} processes ended by themselves")
+        if exits := self.supervisor.exits:
+            words = f"{len(exits)} times a processor ended by itself, such as {exits[0].instance} with {exits[0].code}"
+            rows[0].problems.append(f"{words}: {exits[0].last_words}")
+            rows[0].sees.append(f"{len(exits)} processes ended by themselves")
         return rows
 
     def _row(self, name: str, partitions: list[int]) -> Row:

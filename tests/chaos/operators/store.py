@@ -13,6 +13,7 @@ from .registry import scenario
 from .stage import Stage
 
 SLOW_SECONDS = 1.5
+SLOW_PARTITIONS = 16
 STOPPED_SECONDS = 20.0
 NOTICED = 6.0
 """Seconds: the timeout of a call, another's, and a look."""
@@ -63,8 +64,9 @@ def slow_redis(stage: Stage) -> None:
     """Redis answers 1.5 s late each time: progress on every partition, no producer error."""
     proxy = stage.servers_of_its_own.enter_context(TcpProxy(stage.servers.redis.port))
     stage.redis_url = proxy.url
+    stage.partitions = SLOW_PARTITIONS  # in one transaction they would outlast its timeout
     stage.open({"redis": {"timeout_ms": 5_000}})
-    stage.quiet = 25.0
+    stage.quiet = 40.0
     stage.run()
     before = stage.processors[0].get("/status").json["totals"]
     load = stage.load()

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
+LONGEST = 320
+"""characters of a problem that are printed"""
+
 
 @dataclass
 class Row:
@@ -43,7 +46,8 @@ def shown(console: Console, rows: list[Row]) -> None:
     console.print(table)
     for row in rows:
         for problem in row.problems:
-            console.print(f"  {row.name}: {problem}", style="red", markup=False, highlight=False)
+            text = " ".join(problem.split())[:LONGEST]
+            console.print(f"  {row.name}: {text}", style="red", markup=False, highlight=False)
     failed = sum(not row.passed for row in rows)
     text = f"FAILED: {failed} of {len(rows)}" if failed else f"PASSED: {len(rows)} of {len(rows)}"
     console.print(text, style="bold red" if failed else "bold green")
