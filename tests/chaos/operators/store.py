@@ -14,6 +14,8 @@ from .stage import Stage
 
 SLOW_SECONDS = 1.5
 SLOW_PARTITIONS = 16
+SLOW_FOR = 60.0
+"""seconds: every partition has its turn twice even where Redis is asked one call after the other"""
 STOPPED_SECONDS = 20.0
 NOTICED = 6.0
 """Seconds: the timeout of a call, another's, and a look."""
@@ -66,14 +68,14 @@ def slow_redis(stage: Stage) -> None:
     stage.redis_url = proxy.url
     stage.partitions = SLOW_PARTITIONS  # in one transaction they would outlast its timeout
     stage.open({"redis": {"timeout_ms": 5_000}})
-    stage.quiet = 40.0
+    stage.quiet = 45.0
     stage.run()
     before = stage.processors[0].get("/status").json["totals"]
     load = stage.load()
     time.sleep(2)
     proxy.delay = SLOW_SECONDS
     since = time.monotonic()
-    time.sleep(40)
+    time.sleep(SLOW_FOR)
     moves = {p: sum(at > since for at in stage.reader.times[p]) for p in range(stage.partitions)}
     after = stage.processors[0].get("/status").json.get("totals", {})
     proxy.delay = 0.0
