@@ -15,7 +15,8 @@ from processor.adapters.redis.store import RedisStore
 from processor.adapters.store import Applied, StoreUnavailable, StoreUnusable
 from processor.core.stream.writes import SetEntry, SetField
 from tests.servers import redis_server
-from tests.servers.redis_server import Forwarder, RedisPair, RedisServer, Sentinels, free_port
+from tests.servers.redis_server import RedisPair, RedisServer, Sentinels, free_port
+from tests.servers.tcp_proxy import TcpProxy
 
 from .backends import LEFT_OPEN, OURS, at, number, opened, packed, unclaimed
 from .backends import close_what_was_opened as close_what_was_opened
@@ -46,11 +47,11 @@ def again(call: Callable[[], T]) -> T:
 
 
 def test_a_demoted_master_that_still_answers_is_left_with_the_first_write_it_refuses(pair: RedisPair) -> None:
-    with Forwarder(pair.master) as name:
+    with TcpProxy(pair.master.port) as name:
         store = opened(name.url)
         store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
         pair.demote()
-        name.to = pair.master
+        name.move(pair.master.port)
         with pytest.raises(StoreUnavailable, match="read only replica"):
             store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2")))
         assert store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2"))) is Applied.DONE
@@ -60,10 +61,10 @@ def test_a_demoted_master_that_still_answers_is_left_with_the_first_write_it_ref
 
 
 def test_a_restore_leaves_a_demoted_master_too(pair: RedisPair) -> None:
-    with Forwarder(pair.master) as name:
+    with TcpProxy(pair.master.port) as name:
         store = opened(name.url)
         pair.demote()
-        name.to = pair.master
+        name.move(pair.master.port)
         with pytest.raises(StoreUnavailable, match="read only replica"):
             store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
         assert store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"))) is Applied.DONE
@@ -72,13 +73,13 @@ def test_a_restore_leaves_a_demoted_master_too(pair: RedisPair) -> None:
 
 def test_no_connection_to_the_demoted_master_is_used_again(pair: RedisPair) -> None:
     """Also those that lay idle: a look-up would be answered by it, with what it had."""
-    with Forwarder(pair.master) as name:
+    with TcpProxy(pair.master.port) as name:
         store = opened(name.url)
         taken = [store._link.call(lambda client: client.connection_pool.get_connection()) for _ in range(3)]
         for one in taken:
             store._link.call(lambda client, one=one: client.connection_pool.release(one))  # type: ignore[misc]
         pair.demote()
-        name.to = pair.master
+        name.move(pair.master.port)
         with pytest.raises(StoreUnavailable):
             store.apply(0, OURS, at(1), 0, b"")
         assert [one.is_connected for one in taken] == [False] * 3

@@ -14,7 +14,8 @@ import pytest
 
 from tests.servers.broker import Broker
 from tests.servers.processor_process import Deployment, ProcessorProcess, clean_environment, eventually
-from tests.servers.redis_server import Forwarder, RedisPair, RedisServer, Sentinels
+from tests.servers.redis_server import RedisPair, RedisServer, Sentinels
+from tests.servers.tcp_proxy import TcpProxy
 
 
 def double_of(deployment: Deployment, instance: str) -> ProcessorProcess:
@@ -146,13 +147,13 @@ def pair() -> Iterator[RedisPair]:
 def test_a_processor_goes_on_by_itself_when_its_redis_is_demoted_and_still_answers(
     broker: Broker, pair: RedisPair, tmp_path: Path
 ) -> None:
-    with Forwarder(pair.master) as name:
+    with TcpProxy(pair.master.port) as name:
         deployment = Deployment(broker.bootstrap, name.url, tmp_path)
         try:
             processor = deployment.processor("one").start_ready()
             decided(deployment, 0, 20)
             pair.demote()
-            name.to = pair.master
+            name.move(pair.master.port)
             decided(deployment, 20, 20)
             processor.wait_ready()
             assert len(deployment.decisions()) == 40

@@ -10,20 +10,20 @@ import pytest
 from tests.servers.broker import Broker
 from tests.servers.processor_process import Deployment, ProcessorProcess, eventually
 from tests.servers.redis_server import RedisServer
-from tests.servers.slow_proxy import SlowProxy
+from tests.servers.tcp_proxy import TcpProxy
 
 PARTITIONS = 24
 """So many calls to a Redis that takes a second and a half for each would outlast a transaction."""
 
 
 @pytest.fixture
-def proxy(redis: RedisServer) -> Iterator[SlowProxy]:
-    with SlowProxy(redis.port) as running:
+def proxy(redis: RedisServer) -> Iterator[TcpProxy]:
+    with TcpProxy(redis.port) as running:
         yield running
 
 
 @pytest.fixture
-def deployment(broker: Broker, proxy: SlowProxy, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(broker: Broker, proxy: TcpProxy, tmp_path: Path) -> Iterator[Deployment]:
     made = Deployment(broker.bootstrap, proxy.url, tmp_path, PARTITIONS)
     yield made
     made.close()
@@ -37,7 +37,7 @@ def troubles(processor: ProcessorProcess) -> dict[str, float]:
 CALM = {"recoveries": PARTITIONS, "fenced_by_kafka": 0, "transactions_aborted": 0, "commits_unknown": 0}
 
 
-def test_with_a_slow_redis_all_partitions_go_on_in_turn(deployment: Deployment, proxy: SlowProxy) -> None:
+def test_with_a_slow_redis_all_partitions_go_on_in_turn(deployment: Deployment, proxy: TcpProxy) -> None:
     processor = deployment.processor().start_ready()
     tenants = [deployment.tenants_on(number)[0] for number in range(PARTITIONS)]
     proxy.delay = 1.5

@@ -12,10 +12,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -347,55 +345,6 @@ class Sentinels:
                 return False
         assert isinstance(state, dict)
         return bool(state["num-other-sentinels"] == len(self.ports) - 1 and state["num-slaves"] >= 1)
-
-
-class Forwarder:
-    """A port of loopback that stands for a name: ``to`` is the server that new connections get, as DNS would say.
-
-    A connection that is there stays with the server it has.
-    """
-
-    def __init__(self, to: RedisServer) -> None:
-        self.to = to
-        self._listening = socket.create_server((LOOPBACK, 0))
-        self.port = int(self._listening.getsockname()[1])
-        self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"redis://{LOOPBACK}:{self.port}"
-
-    def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for one in self._open:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-
-    def __enter__(self) -> Forwarder:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                here, _ = self._listening.accept()
-                there = socket.create_connection((LOOPBACK, self.to.port))
-                self._open += [here, there]
-                for source, sink in ((here, there), (there, here)):
-                    threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
-
-
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(1 << 16):
-            sink.sendall(data)
-    with suppress(OSError):
-        sink.shutdown(socket.SHUT_WR)
 
 
 def _until(attempt: Callable[[], object], otherwise: str) -> None:
