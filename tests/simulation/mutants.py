@@ -161,8 +161,8 @@ class OffsetsOutsideTransaction(Worker):
 
 
 class _StopsAtTheEnd(Recovery):
-    def recover(self, number: int, partitions: int, token: bytes) -> Recovered:
-        recovered = super().recover(number, partitions, token)
+    def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> Recovered:
+        recovered = super().recover(number, partitions, token, damaged)
         stored = self.store.look_up(number, token, [], 0, 0).identity
         if stored is None:
             return recovered

@@ -260,8 +260,8 @@ class RedisStore:
                 raise self._fenced(partition) from None
             if text.startswith("DAMAGED"):
                 raise self._damaged(partition, text[len("DAMAGED ") :]) from None
-            if "TRYAGAIN the slab" in text and not self._cluster:
-                raise self._damaged(partition, text[len("TRYAGAIN ") :]) from None
+            if "the slab of slot" in text and not self._cluster:  # the library cuts TRYAGAIN from the message
+                raise self._damaged(partition, "a slab that is listed is not there: " + text) from None
             if text.startswith("UNREADABLE"):
                 raise self._foreign(partition) from None
             if text.startswith("MALFORMED"):

@@ -106,6 +106,8 @@ class Owned:
     trouble: str = ""
     store_error: str = ""
     """the last call to the store failed, for this reason"""
+    damaged: bool = False
+    """a part of its stored state is gone: all of it is restored from the changelog"""
     topic_ids: dict[str, str] = field(default_factory=dict)
     """Kafka's ids of the inputs, by input"""
     poison: Poison = field(default_factory=set)

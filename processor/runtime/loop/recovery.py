@@ -75,8 +75,8 @@ class Recovery:
         """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
         return self.anchors.of(number)
 
-    def recover(self, number: int, partitions: int, token: bytes) -> Recovered:
-        """Raises Retry to be tried again, Stop where a person must act."""
+    def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> Recovered:
+        """Raises Retry to be tried again, Stop where a person must act. A ``damaged`` state is not believed."""
         self.store.claim(number, token)
         anchor = self.anchor(number)
         if anchor is None:
@@ -84,6 +84,8 @@ class Recovery:
         committed, positions = anchor.identity, anchor.positions
         if committed.sequence == 0:
             return self._begun(number, partitions, token, committed, positions)
+        if damaged:
+            self.store.wipe(number, token)
         replayed = self._bring_to(number, token, committed)
         fields = self._fields(number, token, committed)
         count = stored_partitions(fields)

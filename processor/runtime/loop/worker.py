@@ -4,18 +4,19 @@ A transaction is opened and closed between two polls, and rebalances are served 
 ever open when partitions change hands. One thread; the store may be asked and told beside it, in order, while the next
 records are read: a batch is stepped when the answer to the apply before it is known to be good.
 
-``intake`` says what a batch takes and what time it is, ``transactions`` commits it, ``recovery`` finds the state again.
+``intake`` says what a batch takes and what time it is, ``transactions`` commits it, ``assignment`` has the partitions
+and ``recovery`` finds their state again.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import islice
 
 from processor.adapters.codec import Codec
-from processor.adapters.log import At, Fenced, Input, LogError, Membership, Output, Reader, Retry, Stop
+from processor.adapters.log import At, Fenced, Input, LogError, Output, Reader, Retry, Stop
 from processor.adapters.store import (
     Applied,
     Page,
@@ -27,21 +28,20 @@ from processor.adapters.store import (
     StoreUnusable,
     View,
 )
-from processor.core.errors import IncompatibleState
 from processor.core.stream.expiry import is_cut_short
 from processor.core.stream.identity import Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import SLOTS_PER_BATCH, Asked, Outcome, Raw, Terms, advanced, decode, due_slot
 
 from .aside import Inline
+from .assignment import Assignment
 from .batches import Batch, Question, digests_of, ranges_of
 from .cost import Costs
 from .faults import step_around_faults
-from .held import Held
 from .intake import TIMESTAMP, Intake
 from .latencies import Latencies
-from .owned import MOST_RECORDS, Owned, Pace, Quarantine, Skip
-from .recovery import Recovery, check_slot
+from .owned import MOST_RECORDS, Owned, Pace, Skip
+from .recovery import Recovery
 from .topics import Topics
 from .transactions import Fate, Transactions
 from .turns import Turns
@@ -58,7 +58,7 @@ LARGEST_TRANSACTION = 200_000
 __all__ = ["Owned", "Pace", "Worker"]
 
 
-class Worker:
+class Worker(Assignment):
     """Owns partitions and moves them forward. ``run_once`` is one turn of the loop.
 
     ``wall`` gives the time of the world in milliseconds, ``tick`` a clock that never goes back, for pacing only.
@@ -85,15 +85,13 @@ class Worker:
         trim: Callable[[At, int], None] = lambda at, offset: None,
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
+        super().__init__()
         self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
         self.trim, self.codec = trim, codec
         self.aside, self.hashing = list(aside) or [Inline()], hashing or Inline()
-        self.owned: dict[int, Owned] = {}
-        self.totals: Counter[str] = Counter()
         self.latencies = Latencies()
         self.costs, self.turns = Costs(), Turns(tick, pace.transaction_budget)
-        self._assigned: set[At] = set()
         self._quiet = False
         self._store_away_until = 0
         self.input = make_input(self)
@@ -140,159 +138,6 @@ class Worker:
         for executor in (*self.aside, self.hashing):
             executor.shutdown()
         self.transactions.close()
-
-    @property
-    def ready(self) -> bool:
-        """It owns something and all of it is recovered, but for what waits for a person through no fault of ours."""
-        return bool(self.owned) and all(
-            owned.ready or (owned.quarantine is not None and not owned.quarantine.by_process)
-            for owned in self.owned.values()
-        )
-
-    def resume(self, number: int) -> bool:
-        """A person says go on: the stream is right, or what kept the partition in quarantine is mended."""
-        owned = self.owned.get(number)
-        if owned is None or not owned.stopped:
-            return False
-        if owned.breaker.open:
-            owned.breaker.resume()
-        owned.quarantine = None
-        self._forget(owned, "resumed")
-        return True
-
-    def skip(self, number: int, source: str, first: int, after: int) -> bool:
-        """A person says to go on without offsets that nobody can read; False if these are not the next."""
-        owned = self.owned.get(number)
-        topic = next((topic for topic, name in self.topics.sources.items() if name == source), None)
-        if owned is None or topic is None or not owned.ready or after <= first:
-            return False
-        if self.intake.unreadable_at(owned, topic) != first:
-            return False
-        owned.skip = Skip(topic, source, first, after)
-        return True
-
-    def acknowledge(self, tenant: str, alert: int) -> bool:
-        """A person has seen a tolerance alert; False if this process does not have it. Others clear by themselves."""
-        for owned in self.owned.values():
-            if owned.partition is not None and tenant in owned.partition.tenants:
-                watch = owned.partition.tenants[tenant].watch
-                known = watch is not None and any(a.number == alert and a.kind == "tolerance" for a in watch.alerts)
-                if known and (tenant, alert) not in owned.acknowledged:
-                    owned.acknowledged.append((tenant, alert))
-                return known
-        return False
-
-    # Rebalances, from inside poll
-
-    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
-        """A partition is owned only when both its inputs are."""
-        self._assigned.update(partitions)
-        for owned in self.owned.values():
-            owned.membership = membership  # not revoked, so still ours: the broker only counts on
-        for number in sorted({at.partition for at in partitions}):
-            if all(At(topic, number) in self._assigned for topic in self.topics.inputs):
-                now = self.tick()
-                self.owned[number] = Owned(number, membership, self._token(number), progress_at=now, idle_at=now)
-        self.notify("assigned", {"partitions": sorted(self.owned)})
-
-    def revoked(self, partitions: Sequence[At]) -> None:
-        """The next owner need not catch up if the store has been told all."""
-        self._assigned.difference_update(partitions)
-        gone = [self.owned.pop(number) for number in {at.partition for at in partitions} if number in self.owned]
-        self._await_applied(gone)
-        self.notify("revoked", {"partitions": sorted({at.partition for at in partitions})})
-
-    def lost(self, partitions: Sequence[At]) -> None:
-        self.totals["partitions_lost"] += len({at.partition for at in partitions})
-        self.revoked(partitions)
-
-    def _token(self, number: int) -> bytes:
-        """Unique per claim: a counter kept in the store could be lost with its tail, a generation repeats."""
-        return self.entropy(16)
-
-    # Recovery
-
-    def _recover(self) -> None:
-        """What is new. Where that takes long, those that are recovered go on in between."""
-        began = self.tick()
-        for owned in list(self.owned.values()):
-            if owned.ready or owned.stopped or self.tick() < owned.retry_at:
-                continue
-            try:
-                self._recover_one(owned)
-            except (Stop, StoreUnusable) as error:
-                self._contain(error)
-            except IncompatibleState as error:
-                self._quarantine(owned, str(error), by_process=True)
-            except (Retry, Fenced, StoreError) as error:
-                owned.retry_at = self.tick() + self.pace.retry_after
-                owned.trouble = str(error)
-                owned.store_error = str(error) if isinstance(error, StoreError) else ""
-            if self.tick() - began >= self.pace.transaction_budget:
-                return
-
-    def _contain(self, error: Stop | StoreUnusable) -> None:
-        """Quarantine the partition that this concerns; what concerns the whole process ends it."""
-        owned = self.owned.get(-1 if error.partition is None else error.partition)
-        if owned is None:
-            raise error
-        self._quarantine(owned, str(error))
-
-    def _quarantine(self, owned: Owned, why: str, by_process: bool = False) -> None:
-        """Stop one partition until a person says go on: it must not take the others down."""
-        self._forget(owned, why)
-        owned.quarantine, owned.store_error, owned.suspect = Quarantine(why, by_process), "", False
-        self.totals["quarantines"] += 1
-        self.notify("quarantined", {"partition": owned.number, "why": why})
-
-    def _recover_one(self, owned: Owned) -> None:
-        partitions = self._partitions()
-        self._await_applied(self.owned.values())
-        owned.token = self._token(owned.number)
-        recovered = self.recovery.recover(owned.number, partitions, owned.token)
-        check_slot(recovered.partition, self.terms)
-        owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
-        owned.topic_ids, owned.store_error = recovered.topic_ids, ""
-        owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
-        owned.last_timestamp, owned.trouble = {}, ""
-        owned.progress_at = self.tick()
-        self.intake.start(owned)
-        self.totals["recoveries"] += 1
-        self.totals["batches_replayed"] += recovered.replayed
-        self.notify(
-            "recovered",
-            {
-                "partition": owned.number,
-                "sequence": recovered.partition.identity.sequence,
-                "replayed": recovered.replayed,
-            },
-        )
-
-    def _partitions(self) -> int:
-        """How many each of these topics has. With fewer in one of them, records of some tenants would never be read."""
-        counts = {topic: self.reader.partitions(topic) for topic in self.topics.alike}
-        for topic, count in counts.items():
-            if count is None:
-                raise Stop(f"there is no topic {topic}: create the topics with `gforce topics create`")
-        if len(set(counts.values())) > 1:
-            told = ", ".join(f"{topic} {count}" for topic, count in counts.items())
-            raise Stop(
-                f"these topics must have the same number of partitions and have not: {told}. Partitions cannot be "
-                "taken away: give the others as many, then start a new lineage with `gforce reset`."
-            )
-        return counts[self.topics.requests] or 0
-
-    def _restore(self, owned: Owned, damage: StoreDamaged) -> None:
-        self.totals["store_damaged"] += 1
-        self._forget(owned, str(damage))
-
-    def _forget(self, owned: Owned, why: str) -> None:
-        """Drop what is in memory; the partition is recovered again before it moves on."""
-        self.notify("recovering", {"partition": owned.number, "why": why})
-        owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
-        owned.retry_at, owned.trouble, owned.question = 0, why, None
-        if self.owned.get(owned.number) is owned:
-            self.intake.stop(owned)
 
     # Committing
 
