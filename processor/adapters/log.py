@@ -57,6 +57,10 @@ class Stop(LogError):
         self.partition = partition
 
 
+class RecordRefused(Stop):
+    """Kafka refuses a record that a batch sends, and would refuse it again: it is too large for its topic."""
+
+
 class At(NamedTuple):
     """A topic partition."""
 

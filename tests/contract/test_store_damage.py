@@ -95,6 +95,9 @@ def test_a_slab_that_was_deleted_is_noticed_when_it_is_due(server_store: RedisSt
     server_store._call(lambda client: client.delete(f"{{{server_store._prefix}:0}}:slab:5"))
     with pytest.raises(StoreDamaged, match="slot 5"):
         server_store.look_up(0, OURS, [], 6, 9)
+    server_store.wipe(0, OURS)
+    assert server_store.apply(0, OURS, at(1), 0, STATE) is Applied.DONE
+    assert waiting(server_store.look_up(0, OURS, [], 5, 9)) == {5: [(number(0), b"e0"), (number(1), b"e1")]}
 
 
 def test_a_state_that_an_earlier_version_wrote_since_is_not_judged(server_store: RedisStore) -> None:

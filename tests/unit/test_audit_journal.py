@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from processor.adapters.log import Record
 from processor.audit.replay.replay import Replay
 from processor.audit.replay.rules import Secrets
+from processor.audit.sources.source import Role
 from processor.core.stream.journal import JournalRecord
 from tests.recordings.stream import MemorySource
 
@@ -121,3 +123,17 @@ def cut(source: MemorySource, number: int, batches: int) -> None:
 def _place_of(record: Record) -> tuple[str, int]:
     headers: Mapping[str, bytes | None] = dict(record.headers)
     return (headers["gforce.topic"] or b"").decode(), int(headers["gforce.offset"] or b"")
+
+
+@pytest.mark.parametrize(("role", "kind"), [("journal", "journal-unreadable"), ("changelog", "foreign-record")])
+def test_a_record_that_is_not_ours_is_named_and_all_else_is_verified(
+    source: MemorySource, role: Role, kind: str
+) -> None:
+    before = run(source)
+    records = source.records[role, 1]
+    place = next(i for i in range(3, len(records)) if records[i].offset > records[i - 1].offset + 1)
+    stray = replace(records[place], offset=records[place].offset - 1, value=b"hello, is this thing on?")
+    records.insert(place, stray)
+    found = run(source)
+    assert [(one.kind, one.topic, one.offset) for one in found.findings] == [(kind, role, stray.offset)]
+    assert [one.recomputed for one in found.partitions] == [one.recomputed for one in before.partitions]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import At, Committed, Record, Stop
+from processor.adapters.log import At, Committed, Record, RecordRefused
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
@@ -135,7 +135,7 @@ def test_a_partition_that_is_fine_cannot_be_resumed(two: Two) -> None:
 def test_a_record_that_kafka_refuses_stops_its_partition_only(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     def send(self: MemoryOutput, at: At, key: bytes | None, value: bytes | None, *rest: Any) -> None:
         if at == At("changelog", 0):
-            raise Stop("delivering: too large. Remedy: raise max.message.bytes")
+            raise RecordRefused("delivering: too large. Remedy: raise max.message.bytes")
         unbroken(self, at, key, value, *rest)
 
     unbroken = MemoryOutput.send

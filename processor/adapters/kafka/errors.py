@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from processor.adapters.log import Fenced, LogError, Retry, Rewind, Stop
+from processor.adapters.log import Fenced, LogError, RecordRefused, Retry, Rewind, Stop
 
 # Somebody else has our transactional id, our group instance id or our partitions. From ``send_offsets`` the group
 # codes mean that the batch was read under an assignment that is over: to process it again would be wrong too, since
@@ -56,6 +56,9 @@ REMEDY = {
     KafkaError.INVALID_GROUP_ID: "choose another group name",
     KafkaError.GROUP_MAX_SIZE_REACHED: "raise group.max.size of the broker",
 }
+
+# What is wrong is in a record and not with the process: another batch may go through.
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
 # The position we asked for is not in the log.
 NOT_KEPT = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
@@ -113,7 +116,8 @@ def meaning(problem: KafkaException | KafkaError, doing: str) -> LogError:
     error = error_of(problem)
     text = f"{doing}: {error.str()} ({error.name()})"
     if error.code() in REMEDY:
-        return Stop(f"{text}. Remedy: {REMEDY[error.code()]}")
+        kind = RecordRefused if error.code() in TOO_LARGE else Stop
+        return kind(f"{text}. Remedy: {REMEDY[error.code()]}")
     if error.code() in FENCED or error.fatal():
         return Fenced(text)
     if error.txn_requires_abort():

@@ -162,7 +162,7 @@ class RedisStore:
         return self._identity(partition, text), Page(cursor, writes)
 
     def wipe(self, partition: int, token: bytes) -> None:
-        self._run("wipe", partition, token)
+        self._run("wipe", partition, token, int(self._cluster))
 
     def peek(self, partition: int, names: Sequence[bytes] = ()) -> tuple[Identity | None, dict[bytes, bytes]]:
         """The identity and these fields at one moment, whoever owns the partition: for people to look at."""

@@ -9,7 +9,7 @@ import msgspec
 
 from processor.adapters.log import Record
 from processor.audit.sources.source import Source
-from processor.core.errors import IncompatibleState
+from processor.core.errors import ForeignRecordError, IncompatibleState
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest, state_digest
 from processor.core.stream.partition import HEAD, partition_from_fields
@@ -39,11 +39,11 @@ class Entry:
     writes: bytes
 
 
-def entries(source: Source, number: int) -> Iterator[Entry]:
-    """Whole batches, in order. A batch whose beginning is not there is left out."""
+def entries(source: Source, number: int, foreign: list[Finding] | None = None) -> Iterator[Entry]:
+    """Whole batches, in order. A batch whose beginning is not there is left out; ``foreign`` gets what is not ours."""
     parts: list[ChangelogRecord] = []
     for record in source.read("changelog", number):
-        piece = _decoded(source, record)
+        piece = _decoded(source, record, [] if foreign is None else foreign)
         if piece is None:
             continue
         if piece.part == 0:
@@ -55,11 +55,15 @@ def entries(source: Source, number: int) -> Iterator[Entry]:
             yield Entry(record.offset, identity, piece.previous, parts[0].snapshot, writes)
 
 
-def _decoded(source: Source, record: Record) -> ChangelogRecord | None:
+def _decoded(source: Source, record: Record, foreign: list[Finding]) -> ChangelogRecord | None:
     if not record.value:
         return None
+    topic, partition, offset = source.topic("changelog"), record.partition, record.offset
     try:
         return ChangelogRecord.decode(record.value)
+    except ForeignRecordError as error:
+        foreign.append(Finding(kind="foreign-record", topic=topic, partition=partition, offset=offset, text=str(error)))
+        return None
     except IncompatibleState as error:
         place = f"{source.topic('changelog')} [{record.partition}] at {record.offset}"
         raise NotAuditable(f"{place}: {error}", partition=record.partition) from None
@@ -83,7 +87,8 @@ class Changelog:
 
     def __init__(self, source: Source, number: int) -> None:
         self.topic, self.number = source.topic("changelog"), number
-        self._entries = entries(source, number)
+        self._foreign: list[Finding] = []
+        self._entries = entries(source, number, self._foreign)
         self._gaps = source.gaps("changelog", number)
         self._held: Entry | None = None
         self._met = False
@@ -116,6 +121,10 @@ class Changelog:
     def compare(self, journal: JournalRecord, identity: Identity, own: bytes) -> list[Finding]:
         """``own`` are the writes that follow from the batch."""
         entry = self.of(journal)
+        foreign, self._foreign[:] = list(self._foreign), []
+        return foreign + self._compared(entry, journal, identity, own)
+
+    def _compared(self, entry: Entry | None, journal: JournalRecord, identity: Identity, own: bytes) -> list[Finding]:
         if entry is None:
             if self._gone():
                 self.trimmed += 1

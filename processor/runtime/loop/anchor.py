@@ -197,8 +197,8 @@ class Anchors:
                 raise Stop(
                     f"the group's offset of {topic} [{number}] is {positions[topic]} and the journal read it up to "
                     f"{part.next} at the same batch {record.sequence}: the offset was moved by hand. Stop the "
-                    f"processors and set it back to {part.next}, or delete the group's offsets: the journal then says "
-                    "where to go on. To leave records out or to decide them again, use `gforce reset`.",
+                    "processors and delete the group's offsets of both inputs: the journal then says where to go on. "
+                    "To leave records out or to decide them again, use `gforce reset`.",
                     number,
                 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from processor.adapters.codec import Codec
-from processor.adapters.log import At, Committed, Fenced, LogError, Output, Retry, Rewind, Stop, Unknown
+from processor.adapters.log import At, Committed, Fenced, LogError, Output, RecordRefused, Retry, Rewind, Unknown
 
 from .batches import Batch
 from .publish import publish, record
@@ -107,7 +107,7 @@ class Transactions:
             self.totals["transactions_aborted"] += 1
             self._abort(output)
             return Ended(Fate.ABORTED, sent, str(error))
-        except Stop as error:
+        except RecordRefused as error:
             self.totals["transactions_aborted"] += 1
             self.close()
             return Ended(Fate.REFUSED, sent, str(error))

@@ -119,12 +119,12 @@ def stray_records(stage: Stage) -> None:
     time.sleep(3)
     load.stop()
     stage.wait(stage.decided, 20)
-    # A recovery reads all of the changelog and only the end of the journal.
-    for role, offset in [*(stray for stray in first if stray[0] == "changelog"), *last]:
+    # A recovery reads the changelog up to the committed batch, and the end of the journal.
+    for role, offset in [*(s for s in first if s[0] == "changelog"), *(s for s in last if s[0] == "journal")]:
         lines = [line for line in stage.logged(stage.deployment.topic(role), level="warning") if _names(line, offset)]
         stage.check(lines, f"no warning names {role} [{STRAY}] at {offset}")
-    stage.see(f"{len(stage.logged('stray'))} lines about stray records")
-    stage.reported(STRAY)
+    stage.see(f"{len(stage.logged('foreign record'))} lines about foreign records")
+    stage.reported(STRAY, fails=False)  # a warning: they do no harm
     journal = [str(offset) for role, offset in [*first, *last] if role == "journal"]
     answer, _ = stage.audited()
     stage.see(f"audit exits {answer.returncode}")
