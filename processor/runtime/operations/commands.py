@@ -166,17 +166,18 @@ def rebuild(
 
 
 def resume(
-    partition: Annotated[int, typer.Argument(min=0, help="The partition that the breaker has stopped.")],
+    partition: Annotated[int, typer.Argument(min=0, help="The partition that is broken or quarantined.")],
     config: ConfigFile = None,
     url: Annotated[
         str | None, typer.Option(help="The processor that owns it. \\[default: host and port of \\[http]]")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a partition go on after the breaker has stopped it.
+    """Let a partition go on that waits for a person: the breaker has stopped it, or it is quarantined.
 
     The breaker stops a partition when most of its records are unreadable: somebody points the wrong stream here.
-    Correct the producer first. What is unreadable then goes to the dead letters.
+    Correct the producer first. What is unreadable then goes to the dead letters. A partition is quarantined when it
+    cannot go on without a person: /readyz and the log say why. Mend the cause first; it is then recovered again.
     """
     from . import output
     from .resumption import resumed

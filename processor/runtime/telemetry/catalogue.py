@@ -110,7 +110,11 @@ PROCESS = (
         (),
         "From the timestamp of a request until the transaction with its decision was committed.",
     ),
-    _gauge("ready", "1 if this process owns partitions and all of them are recovered."),
+    _gauge(
+        "ready",
+        "1 if this process owns partitions and all of them are recovered, but for those that are quarantined through "
+        "no fault of the process.",
+    ),
     _gauge("store_unsafe", "1 while the store could silently drop state: its maxmemory-policy is not noeviction."),
     _gauge("build_info", "1, with the version that runs.", "version"),
     _gauge("tenants", "Tenants in the partitions this process owns."),
