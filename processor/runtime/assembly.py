@@ -86,6 +86,7 @@ def rules_of(config: Config) -> RulesFor:
             windows=found.windows,
             max_groups=config.limits.max_groups,
             max_experts=config.limits.max_experts,
+            max_choices=config.limits.max_choices,
         )
 
     return rules_for

@@ -249,6 +249,25 @@ def test_limits_hold() -> None:
     assert reasons(bench.batch(bench.request("4", tenant="second"))) == ["unknown-tenant"]
 
 
+@pytest.mark.parametrize("shadow", [True, False])
+def test_a_mixture_has_no_more_choices_than_can_be_solved(shadow: bool) -> None:
+    mixture = Policy(objective="mixture")
+    settings = Settings(
+        labels=("no", "yes"),
+        positive="yes",
+        policy=Policy() if shadow else mixture,
+        shadows=(mixture,) if shadow else (),
+    )
+    bench = Bench(rules(settings=settings, max_choices=4))
+    two = {"x": "no", "y": "no"}
+    assert reasons(bench.batch(bench.request("1", group="A", predictions=two))) == []
+    assert reasons(bench.batch(bench.request("2", group="B", predictions=two))) == []
+    assert reasons(bench.batch(bench.request("3", group="C", predictions=two))) == ["limit"]
+    assert reasons(bench.batch(bench.request("4", group="A", predictions={"z": "no"}))) == ["limit"]
+    assert reasons(bench.batch(bench.request("5", group="B", predictions={"x": "no"}))) == []
+    assert reasons(Bench(rules(max_choices=1)).batch(bench.request("1", predictions=two))) == []
+
+
 def test_a_record_marked_as_poison_is_an_internal_dead_letter() -> None:
     bench = Bench()
     raw = bench.request()

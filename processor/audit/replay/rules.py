@@ -25,6 +25,8 @@ from processor.runtime.config.values import Secret
 from .findings import NotAuditable
 
 CONFIGURATION_VERSION = 1
+LATER_LIMITS = {"max_choices": 0}
+"""Limits that the first journals do not name, because there were none."""
 NO_SEED = bytes(16)
 """Stands for a seed nobody gave us; nothing is drawn with it."""
 
@@ -157,7 +159,7 @@ class RuleBook:
         """Raises NotAuditable for terms this version does not know."""
         try:
             document = json.loads(text)
-            self.limits = msgspec.convert(document["limits"], Limits)
+            self.limits = msgspec.convert({**LATER_LIMITS, **document["limits"]}, Limits)
             slot, max_future = int(document["slot"]), int(document["max_future"])
             sweep = msgspec.convert(document.get("sweep"), int | None)
             if unknown := document.keys() - {"limits", "max_future", "slot", "sweep"}:
@@ -230,6 +232,7 @@ class RuleBook:
                 watch=msgspec.convert(document.get("watch"), WatchSettings | None),
                 max_groups=self.limits.max_groups,
                 max_experts=self.limits.max_experts,
+                max_choices=self.limits.max_choices,
             )
         except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
             raise NotAuditable(f'the configuration {assigned} of tenant "{tenant}" cannot be read: {error}') from None

@@ -112,6 +112,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In one request."""
     max_groups: _Count = 32
     """Of one tenant."""
+    max_choices: Annotated[int, Meta(ge=0)] = 512
+    """Groups × experts of a tenant with objective ``mixture``, whose rule is solved in one piece. 0: no limit."""
     max_tenants: _Count = 10_000
     """On one partition."""
     max_depth: Annotated[int, Meta(ge=2, le=200)] = 64

@@ -235,6 +235,13 @@ class _Step(Labelling):
         if not experts <= known and len(known | experts) > rules.max_experts:
             self.dead(raw, Reason.LIMIT, f"the tenant would have more than {rules.max_experts} experts", tenant)
             return False
+        groups = len({*names.groups.known, event.group})
+        if rules.max_choices and rules.solves_mixtures and groups * len(known | experts) > rules.max_choices:
+            detail = (
+                f"the tenant would have more than {rules.max_choices} groups × experts, which a mixture cannot have"
+            )
+            self.dead(raw, Reason.LIMIT, detail, tenant)
+            return False
         if not event.advice.labels <= tenant.learner.labels:
             self.dead(raw, Reason.UNKNOWN_LABEL, f"a prediction is not {one_of(rules.settings.labels)}", tenant)
             return False

@@ -58,6 +58,14 @@ class TenantRules(msgspec.Struct, frozen=True, kw_only=True):
     """windows of the gauges, in buckets; no decision depends on them"""
     max_groups: int = 32
     max_experts: int = 64
+    max_choices: int = 0
+    """groups × experts under ``mixture``; 0 is no limit"""
+
+    @property
+    def solves_mixtures(self) -> bool:
+        """Whether the policy in force or a shadow chooses among experts and not among instances."""
+        policies = (self.settings.policy, *self.settings.shadows)
+        return any(one.policy == "gforce" and one.objective == "mixture" for one in policies)
 
 
 @dataclass(slots=True)
