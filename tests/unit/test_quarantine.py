@@ -11,14 +11,18 @@ import pytest
 
 from processor.adapters.log import At, Committed, Record, RecordRefused
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
+from processor.audit.replay.rules import Secrets
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
+from processor.runtime import assembly
 from processor.runtime import config as configuration
+from processor.runtime.loop import batches
 from processor.runtime.loop.owned import Owned
 from processor.runtime.operations import history
 from processor.runtime.telemetry.status import status_of
 from tests.recordings.stream import GROUP, START, Event, Running
 
+from .audited import run
 from .test_hostile_producers import PACE, SEED, quarantine_of
 
 TENANTS = [next(f"t{n}" for n in range(99) if partition_of(f"t{n}".encode(), 2) == number) for number in range(2)]
@@ -289,3 +293,28 @@ def test_a_stray_record_is_a_warning_with_its_place(two: Two) -> None:
     [_, (level, what, text)] = found(two)
     assert (level, what) == ("warning", "partition 1")
     assert f"journal [1] at {record.offset}" in text
+
+
+# What 0.2 has left
+
+
+def test_a_state_of_the_first_journal_form_is_taken_over_without_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(batches, "JOURNAL_FORM", 1)
+        earlier.setattr(assembly, "SWEEP", None)
+        earlier.setattr(MemoryReader, "topic_ids", lambda self, topics: {})
+        two = Two()
+        two.decide()
+        two.worker.drain()
+        two.worker.close()
+    two.start(configuration.load(None, SEED))
+    two.listen()
+    two.run()
+    two.decide()
+    journal = [JournalRecord.decode(r.value or b"") for r in two.records("journal", 0)]
+    assert len({record.lineage for record in journal}) == 1
+    assert {record.form for record in journal} == {1, 2}
+    assert ["sweep" in record.terms for record in journal if record.terms] == [False, True]
+    assert two.decided(0) == two.decided(1) == [f"d{n}" for n in range(1, 9)]
+    found = run(two.source(), Secrets.of_config(configuration.load(None, SEED)))
+    assert (found.verdict, found.findings) == ("verified", [])

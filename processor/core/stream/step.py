@@ -237,9 +237,7 @@ class _Step(Labelling):
             return False
         groups = len({*names.groups.known, event.group})
         if rules.max_choices and rules.solves_mixtures and groups * len(known | experts) > rules.max_choices:
-            detail = (
-                f"the tenant would have more than {rules.max_choices} groups × experts, which a mixture cannot have"
-            )
+            detail = f"the tenant would have more than {rules.max_choices} groups × experts, too many for a mixture"
             self.dead(raw, Reason.LIMIT, detail, tenant)
             return False
         if not event.advice.labels <= tenant.learner.labels:
