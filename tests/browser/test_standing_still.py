@@ -103,7 +103,7 @@ def test_a_stall_is_counted_from_when_something_waited(monkeypatch: pytest.Monke
         for _ in range(5):
             worker.run_once()
         now = [p for p in status_of(worker, tick() + 1, STALL_SECONDS).partitions if p.waiting]
-        assert [(p.state, p.trouble, p.lag["requests"]) for p in now] == [("ready", "paused", 1)]
+        assert [(p.state, p.trouble, p.lag["requests"]) for p in now] == [("unavailable", "paused", 1)]
         assert 0 < now[0].waiting < LONG_AGO / 2_000
         later = status_of(worker, tick() + int(STALL_SECONDS * 1_000) + 1, STALL_SECONDS)
         assert [p.state for p in later.partitions if p.waiting] == ["stalled"]

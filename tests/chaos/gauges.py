@@ -43,7 +43,9 @@ alpha = 0.5
 false_alarm_pairs = 30
 """
 """So that windows differ from the lifetime, and alerts are raised without anything being wrong."""
-OF_THE_PROCESS = frozenset({"gforce_build_info", "gforce_ready", "gforce_partition_still_seconds"})
+OF_THE_PROCESS = frozenset(
+    {"gforce_build_info", "gforce_ready", "gforce_partition_still_seconds", "gforce_store_unsafe"}
+)
 """Known to the process alone; so are counters without a tenant and the latencies."""
 
 
