@@ -57,7 +57,9 @@ class PlainStore:
 
     def claim(self, partition: int, token: bytes) -> None: ...
 
-    def _look_up(self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int) -> View:
+    def _look_up(
+        self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
+    ) -> View:
         entries = self._entries.setdefault(partition, {})
         return View(self._identity.get(partition), list(map(entries.get, ids)), {})
 
