@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import msgspec
+import numpy as np
 import pytest
 
 from processor.core.counting.codec import decode_state, encode_state
-from processor.core.errors import IncompatibleState
+from processor.core.errors import ForeignRecordError, IncompatibleState
 from processor.core.learner import Learner
 from processor.core.stream.entry import decode_entry
 from processor.core.stream.identity import GENESIS, Identity
@@ -149,3 +150,15 @@ def test_a_state_without_its_head_is_refused_and_does_not_crash() -> None:
     del fields[HEAD]
     with pytest.raises(IncompatibleState, match="no head that can be read"):
         stored_partitions(fields)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 30, 300])
+def test_random_bytes_are_foreign_records_and_nothing_else(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for _ in range(3_000):
+        data = rng.bytes(size)
+        for kind in (JournalRecord, ChangelogRecord):
+            with pytest.raises(IncompatibleState):
+                kind.decode(data)
+    with pytest.raises(ForeignRecordError):
+        ChangelogRecord.decode(b"\x93\x01\xa2\xff\xfe\x01")

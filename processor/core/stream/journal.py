@@ -126,7 +126,7 @@ class ChangelogRecord:
             form, *_ = msgspec.convert(fields[:3], type=tuple[int, str, int])
             _check_form(form, CHANGELOG_FORM, "changelog")
             return cls(*msgspec.convert(fields[1:], type=_ChangelogFields))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:  # random bytes may hold text that is none
             raise ForeignRecordError(f"this is not a changelog record: {error}") from None
 
 
