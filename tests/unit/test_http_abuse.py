@@ -8,7 +8,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -460,6 +460,12 @@ def test_those_who_ask_at_once_share_one_rendering(path: str, monkeypatch: pytes
     assert len({content.partition(b"\r\n\r\n")[2] for _, content in found}) == 1
 
 
+def in_a_loop_of_its_own(asked: Coroutine[Any, Any, None]) -> None:
+    """Runs it in another thread: Playwright's loop runs on in this one after the tests of the browser."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, asked).result()
+
+
 def test_an_answer_is_kept_for_nine_times_as_long_as_it_took_up_to_a_limit() -> None:
     now, costs, made = [100.0], [0.01], []
 
@@ -479,7 +485,7 @@ def test_an_answer_is_kept_for_nine_times_as_long_as_it_took_up_to_a_limit() -> 
             assert await shared.get() == number + 1
             now[0] += 2 * KEPT_AT_MOST
 
-    asyncio.run(ask())
+    in_a_loop_of_its_own(ask())
 
 
 def test_a_rendering_that_failed_is_told_to_all_who_waited_and_tried_again_by_the_next() -> None:
@@ -499,7 +505,7 @@ def test_a_rendering_that_failed_is_told_to_all_who_waited_and_tried_again_by_th
         failing[0] = False
         assert await shared.get() == "figures"
 
-    asyncio.run(ask())
+    in_a_loop_of_its_own(ask())
 
 
 # Whatever is malformed
