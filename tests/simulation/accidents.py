@@ -132,12 +132,15 @@ class Accidents:
         return True
 
     def _lose_changelog(self) -> bool:
+        """All of it, or what is before the last snapshot that has begun."""
         number = self._number()
         partition = self._partition(self.topics.changelog, number)
         if number in self.lost_changelogs or partition.open or not partition.entries:
             return False
-        self.lost_changelogs[number] = partition.start, partition.end, list(partition.entries)
-        self.broker.delete_records(At(self.topics.changelog, number), partition.end)
+        begun = [r.offset for r in partition.read(partition.start, partition.end)[0] if _is_snapshot(r.value)]
+        before = begun[-1] if begun and self.rng.random() < 0.5 else partition.end
+        self.lost_changelogs[number] = partition.start, before, partition.entries[: before - partition.start]
+        self.broker.delete_records(At(self.topics.changelog, number), before)
         self.store.lose(number)
         return True
 

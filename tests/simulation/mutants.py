@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from processor.adapters.log import At, Committed, Membership, Output, Stop
 from processor.adapters.store import Applied, Identity, StoreUnusable, View
-from processor.core.stream.journal import ChangelogRecord, JournalRecord
+from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord, JournalRecord
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import SLOTS_PER_BATCH, Outcome, Raw, due_slot
 from processor.runtime.loop.anchor import Anchor, Anchors
@@ -171,14 +171,16 @@ class _StopsAtTheEnd(Recovery):
     def _fields(self, number: int, token: bytes, committed: Identity) -> dict[bytes, bytes]:
         return dict(self.store.fields(number, token))
 
-    def _bring_to(self, number: int, token: bytes, committed: Identity) -> int:
+    def _bring_to(self, number: int, token: bytes, anchor: Anchor) -> int:
+        committed = anchor.identity
         stored = self.store.look_up(number, token, [], 0, 0).identity
         base = stored or Identity(committed.lineage, 0, "00" * 16)
         batches = [b for b in super()._batches(number, base) if b.lineage == committed.lineage]
         reachable = [Identity(b.lineage, b.sequence, b.digest) for b in batches if b.sequence <= committed.sequence]
         if stored is None and not reachable:
-            return super()._bring_to(number, token, committed)
-        return super()._bring_to(number, token, max([base, *reachable], key=lambda i: i.sequence))
+            return super()._bring_to(number, token, anchor)
+        reached = max([base, *reachable], key=lambda i: i.sequence)
+        return super()._bring_to(number, token, replace(anchor, identity=reached))
 
 
 class RestoreToEndOfFile(Worker):
@@ -276,6 +278,28 @@ class StopEndsTheProcess(Worker):
         raise error
 
 
+class TransactionWithoutBound(Worker):
+    """A transaction takes every partition that is due, however long the store takes."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.turns.budget = 1 << 40
+
+
+class _TakesHalfSnapshots(Recovery):
+    def anchor(self, number: int) -> Anchor | None:
+        anchor = super().anchor(number)
+        return None if anchor is None else replace(anchor, snapshot=SNAPSHOT_UNKNOWN)
+
+
+class HalfASnapshot(Worker):
+    """A snapshot that has begun is taken for one that is whole."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recovery = _broken(self.recovery, _TakesHalfSnapshots)
+
+
 class SweepWithoutBound(Worker):
     """A batch empties all due slots at once, whatever its terms say."""
 
@@ -301,4 +325,6 @@ MUTANTS: dict[str, type[Worker]] = {
     "deleted entries not noticed": SizesNotChecked,
     "a partition's Stop ends the process": StopEndsTheProcess,
     "due slots emptied without bound": SweepWithoutBound,
+    "transactions that wait for a slow store": TransactionWithoutBound,
+    "a snapshot that is not whole": HalfASnapshot,
 }

@@ -66,6 +66,14 @@ HURRIED = replace(TIGHT, transaction_budget=0)
 """there is never time for a second partition, so that one is left out of nearly every transaction"""
 
 
+PATIENT = replace(PACE, transaction_budget=100)
+"""the store is slow: a transaction that waited for it a second time would be open for too long"""
+SLOW = 1_500
+"""milliseconds that each call to a slow store takes"""
+TRANSACTION_TIMEOUT = 1_200
+"""milliseconds after which the broker aborts a transaction, where the store is slow"""
+
+
 AT_ONCE = 2_000
 """bytes of the changelog for one call of the store: sometimes several batches, sometimes one"""
 PERSON_COMES = 3_000
@@ -98,9 +106,11 @@ class HookedStore:
     inner: MemoryStore
     name: str
     hook: Callable[[str, str], None]
+    pass_time: Callable[[], None]
 
     def _call(self, what: str, work: Callable[[], Any]) -> Any:
         self.hook(self.name, f"store.{what}:before")
+        self.pass_time()
         result = work()
         self.hook(self.name, f"store.{what}:after")
         return result
@@ -141,6 +151,8 @@ class Answer(Future[Any]):
         self._beside = beside
 
     def result(self, timeout: float | None = None) -> Any:
+        if timeout is not None and not self.done() and timeout * 1_000 < self._beside.slow:
+            raise TimeoutError
         self._beside.go_on(until=self)
         return super().result(timeout)
 
@@ -148,8 +160,10 @@ class Answer(Future[Any]):
 class Beside(Executor):
     """In place of a thread beside the loop, now fast and now slow: a call is made at once, or when it is wanted."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, slow: int) -> None:
         self._rng = rng
+        self.slow = slow
+        """milliseconds that a call takes"""
         self._waiting: deque[tuple[Answer, Callable[[], Any]]] = deque()
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answer:
@@ -186,7 +200,8 @@ class World:
         self.beside = Random(seed)
         """by itself, so that a seed keeps its history whatever is done aside"""
         self.steps = steps
-        self.pace = {3: TIGHT, 7: HURRIED}.get(seed % 8, PACE)
+        self.slow = SLOW if seed % 12 == 4 else 0
+        self.pace = PATIENT if self.slow else {3: TIGHT, 7: HURRIED}.get(seed % 8, PACE)
         self.worker = type(worker.__name__, (worker,), {"world": self})
         self.tokens: dict[int, int] = {}
         """the counters of the mutant that keeps its token in the store"""
@@ -236,7 +251,7 @@ class World:
             wall=lambda: self.now,
             tick=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
-            aside=[Beside(self.beside), Beside(self.beside)],
+            aside=[Beside(self.beside, self.slow), Beside(self.beside, self.slow)],
             trim=self.broker.delete_records,
             notify=self._told,
         )
@@ -275,7 +290,14 @@ class World:
         return MemoryOutput(self.broker, name)
 
     def make_store(self, name: str) -> Store:
-        return HookedStore(self.store, name, self._hook)
+        return HookedStore(self.store, name, self._hook, self._wait_for_the_store)
+
+    def _wait_for_the_store(self) -> None:
+        """A slow store takes its time, in which transactions come to their timeout."""
+        if self.slow and getcurrent() is not self._main:
+            self.now += self.slow
+            for name in self.broker.open_transactions(for_at_least=TRANSACTION_TIMEOUT):
+                self.broker.expire_transaction(name)
 
     def next_token(self, partition: int) -> bytes:
         self.tokens[partition] = self.tokens.get(partition, 0) + 1

@@ -20,9 +20,12 @@ from processor.core import compiled
 from processor.core.errors import ForeignRecordError, IncompatibleState
 
 JOURNAL_FORM = 2
-"""Form 2 has the ids of the input topics, and batches that empty due slots in bounded pieces (``Terms.sweep``)."""
+"""Form 2 has the ids of the input topics, the last whole snapshot, and batches that empty due slots in bounded pieces
+(``Terms.sweep``)."""
 CHANGELOG_FORM = 1
 MAX_CHANGELOG_PART = 800_000
+SNAPSHOT_UNKNOWN = -1
+"""A record of form 1 does not say which snapshot was whole."""
 
 _LENGTH = Struct(">I")
 
@@ -72,6 +75,8 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Kafka's id of each input's topic: a topic that was deleted and created again has another one"""
     skipped: list[tuple[str, int, int]] = []
     """offsets that nobody could read and an operator had skipped: (input, first, next); such a batch holds no input"""
+    snapshot: int = SNAPSHOT_UNKNOWN
+    """the batch with which the last whole snapshot in the changelog began; 0 if none is whole yet"""
     version: str = ""
 
     def encode(self) -> bytes:
@@ -101,7 +106,7 @@ class ChangelogRecord:
     previous: str
     """of the journal record of the batch before"""
     snapshot: bool
-    """a whole snapshot starts with this batch"""
+    """a snapshot starts with this batch; the journal says which one is whole"""
     writes: bytes
 
     def encode(self) -> bytes:

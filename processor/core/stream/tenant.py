@@ -227,6 +227,11 @@ class Tenant:
     ) -> Tenant:
         """Rebuild a tenant from its own fields; ``rules_for`` gives the rules of a name."""
         head = number.to_bytes(2, "big")
+        if missing := [kind for kind in (b"t", b"c") if kind + head not in fields]:
+            raise IncompatibleState(
+                f"the stored state of tenant number {number} has no field {missing[0].decode()}: it is damaged. "
+                "Reconstruct it with `gforce rebuild`"
+            )
         name, names, axes_names, tally, recorded, waits = _own_field(fields[b"t" + head])
         rules = rules_for(name)
         if rules is None:

@@ -18,7 +18,7 @@ from typing import Protocol
 from processor.adapters.log import At, Committed, Reader, Retry, Stop
 from processor.core.errors import ForeignRecordError
 from processor.core.stream.identity import Identity
-from processor.core.stream.journal import JournalRecord, Range, digest
+from processor.core.stream.journal import SNAPSHOT_UNKNOWN, JournalRecord, Range, digest
 
 from .topics import Topics
 
@@ -43,6 +43,8 @@ class Anchor:
     identity: Identity
     positions: dict[str, int]
     """next offset of each input, by topic"""
+    snapshot: int = SNAPSHOT_UNKNOWN
+    """the batch with which the last whole snapshot in the changelog began; 0 if none is whole yet"""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Anchors:
         if link is None:
             found = committed
         else:
-            found = Anchor(link.identity, {topic: part.next for topic, part in self._ranges(link.record)})
+            positions = {topic: part.next for topic, part in self._ranges(link.record)}
+            found = Anchor(link.identity, positions, link.record.snapshot)
             self._check_topic_ids(number, link.record)
         if found is not None:
             for topic, offset in found.positions.items():

@@ -135,6 +135,10 @@ class Assignment(ABC):
             if self.tick() - began >= self.pace.transaction_budget:
                 return
 
+    def _told_in_recovery(self, event: str, details: dict[str, object]) -> None:
+        self.totals["store_damaged"] += event == "store damaged"
+        self.notify(event, details)
+
     def _contain(self, error: Stop | StoreUnusable) -> None:
         """Quarantine the partition that this concerns; what concerns the whole process ends it."""
         owned = self.owned.get(-1 if error.partition is None else error.partition)
@@ -157,6 +161,7 @@ class Assignment(ABC):
         check_slot(recovered.partition, self.terms)
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
         owned.topic_ids, owned.store_error, owned.damaged = recovered.topic_ids, "", False
+        owned.snapshots.whole = recovered.snapshot
         owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
         owned.last_timestamp, owned.trouble = {}, ""
         owned.progress_at = self.tick()

@@ -127,6 +127,7 @@ class Batch:
             acknowledged=self.acknowledged,
             poison=self.poison,
             topics=self.owned.topic_ids,
+            snapshot=self.owned.snapshots.whole_after(self.page, identity.sequence + 1),
             skipped=[(skip.source, skip.first, skip.next)] if (skip := self.question.skip) else [],
             version=__version__,
         )

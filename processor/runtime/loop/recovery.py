@@ -16,7 +16,7 @@ from processor.adapters.store import Applied, Store, StoreDamaged
 from processor.core.errors import ForeignRecordError, IncompatibleState
 from processor.core.stream.batch import Terms
 from processor.core.stream.identity import GENESIS, Identity
-from processor.core.stream.journal import ChangelogRecord
+from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord
 from processor.core.stream.partition import Partition, RulesFor, partition_from_fields, stored_partitions
 
 from .anchor import Anchor, Anchors, Notify, Positions, foreign_record
@@ -35,6 +35,8 @@ class Recovered:
     """batches taken from the changelog"""
     topic_ids: dict[str, str]
     """Kafka's ids of the inputs, by input"""
+    snapshot: int
+    """the batch with which the last whole snapshot in the changelog began; 0 if none is whole yet"""
 
 
 def check_slot(partition: Partition, terms: Terms) -> None:
@@ -86,7 +88,7 @@ class Recovery:
             return self._begun(number, partitions, token, committed, positions)
         if damaged:
             self.store.wipe(number, token)
-        replayed = self._bring_to(number, token, committed)
+        replayed = self._bring_to(number, token, anchor)
         fields = self._fields(number, token, committed)
         count = stored_partitions(fields)
         if count != partitions:
@@ -97,7 +99,7 @@ class Recovery:
                 number,
             )
         partition = partition_from_fields(number, partitions, committed, fields, self.rules_for)
-        return Recovered(partition, positions, replayed, self._topic_ids())
+        return Recovered(partition, positions, replayed, self._topic_ids(), anchor.snapshot)
 
     def _fresh(self, number: int, partitions: int, token: bytes) -> Recovered:
         """Nothing was ever committed: start at the beginning, under a new lineage."""
@@ -109,7 +111,7 @@ class Recovery:
     ) -> Recovered:
         """The beginning of a lineage; ``gforce reset`` commits one with where it is to start."""
         self.store.wipe(number, token)
-        return Recovered(Partition(number, partitions, identity), positions, 0, self._topic_ids())
+        return Recovered(Partition(number, partitions, identity), positions, 0, self._topic_ids(), 0)
 
     def _topic_ids(self) -> dict[str, str]:
         sources = self.topics.sources
@@ -124,7 +126,8 @@ class Recovery:
             raise Retry(f"the store lost state of partition {number} while it was read")
         return fields
 
-    def _bring_to(self, number: int, token: bytes, committed: Identity) -> int:
+    def _bring_to(self, number: int, token: bytes, anchor: Anchor) -> int:
+        committed = anchor.identity
         try:
             stored = self.store.look_up(number, token, [], due=0, most=0).identity
         except StoreDamaged as error:
@@ -142,12 +145,12 @@ class Recovery:
         behind = stored is not None and stored.lineage == committed.lineage and stored.sequence < committed.sequence
         if behind and stored is not None:
             try:
-                return self._catch_up(number, token, stored, committed)
+                return self._catch_up(number, token, stored, anchor)
             except (NotContinuous, StoreDamaged):
                 pass  # the changelog no longer reaches back, or the store is not of this history
         self.store.wipe(number, token)
         try:
-            return self._catch_up(number, token, Identity(committed.lineage, 0, GENESIS), committed)
+            return self._catch_up(number, token, Identity(committed.lineage, 0, GENESIS), anchor)
         except NotContinuous as gap:
             raise self.refusal(number, committed, gap) from None
 
@@ -160,12 +163,12 @@ class Recovery:
             number,
         )
 
-    def _catch_up(self, number: int, token: bytes, stored: Identity, committed: Identity) -> int:
+    def _catch_up(self, number: int, token: bytes, stored: Identity, anchor: Anchor) -> int:
         """Apply the changelog from the stored state on, until it is what was committed."""
         replayed = 0
         filling = _Filling(self.store, number, token, stored, self.at_once)
         try:
-            for batch in self.leading(number, stored, committed):
+            for batch in self.leading(number, stored, anchor):
                 filling.add(Identity(batch.lineage, batch.sequence, batch.digest), batch.writes)
                 replayed += 1
         except Retry:
@@ -174,15 +177,17 @@ class Recovery:
         filling.flush()
         return replayed
 
-    def leading(self, number: int, stored: Identity, committed: Identity) -> Iterator[ChangelogRecord]:
+    def leading(self, number: int, stored: Identity, anchor: Anchor) -> Iterator[ChangelogRecord]:
         """The batches that lead from the stored state to the committed one. Changes nothing.
 
         Each names the digest of the one before it, so a record that is not of this chain is told from one that is,
-        and skipped. Raises NotContinuous where the chain has a gap, Retry where its end may still come.
+        and skipped. Where nothing is stored the chain starts with the first batch, or with a snapshot that became
+        whole: after one that did not, a part of the state would be missing. Raises NotContinuous where the chain has
+        a gap, Retry where its end may still come.
         """
-        reached, beyond = stored, ""
+        committed, reached, beyond = anchor.identity, stored, ""
         for batch in self._batches(number, stored):
-            starts_over = reached.sequence == 0 and batch.snapshot
+            starts_over = reached.sequence == 0 and batch.snapshot and _may_be_whole(batch.sequence, anchor)
             if batch.lineage != committed.lineage or batch.sequence <= reached.sequence:
                 continue
             if not starts_over and (batch.sequence, batch.previous) != (reached.sequence + 1, reached.digest):
@@ -283,6 +288,11 @@ class _Filling:
         if self.store.fill(self.number, self.token, self.reached, before, writes) is Applied.GAP:
             raise Retry(f"the store lost state of partition {self.number} during its recovery")
         self.stored, self._writes, self._size = self.reached, [], 0
+
+
+def _may_be_whole(sequence: int, anchor: Anchor) -> bool:
+    """Whether a snapshot that starts with this batch leads to a whole state."""
+    return anchor.snapshot == SNAPSHOT_UNKNOWN or sequence <= anchor.snapshot
 
 
 class NotContinuous(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from processor.adapters.store import Page
+from processor.core.stream.journal import SNAPSHOT_UNKNOWN
 
 
 @dataclass
@@ -14,6 +15,8 @@ class Snapshot:
     cursor: bytes = b""
     """where its next slice begins"""
     bytes: int = 0
+    sequence: int = 0
+    """the batch with its first slice, known once that is committed"""
     start: int | None = None
     """changelog offset of its first slice, known once that is committed"""
 
@@ -26,6 +29,8 @@ class Snapshots:
     """bytes written to the changelog since the last whole one"""
     size: int = 0
     """how large that was"""
+    whole: int = SNAPSHOT_UNKNOWN
+    """the batch with which the last whole one began; 0 if there is none"""
     current: Snapshot | None = None
 
     def cursor(self, least: int) -> bytes | None:
@@ -41,7 +46,13 @@ class Snapshots:
         """Whether the next slice is the first."""
         return self.current is not None and self.current.cursor == b""
 
-    def advance(self, page: Page | None, written: int, first: int | None) -> Snapshot | None:
+    def whole_after(self, page: Page | None, sequence: int) -> int:
+        """What ``whole`` is after the batch of this sequence, which holds this slice."""
+        if page is None or page.cursor != b"" or self.current is None:
+            return self.whole
+        return sequence if self.begins else self.current.sequence
+
+    def advance(self, page: Page | None, sequence: int, written: int, first: int | None) -> Snapshot | None:
         """A batch is committed, with this slice, so many bytes, and at this offset of the changelog if that is known.
 
         Returns the snapshot if it is whole now.
@@ -50,8 +61,9 @@ class Snapshots:
         snapshot = self.current
         if page is None or snapshot is None:
             return None
-        if self.begins and snapshot.start is None:
-            snapshot.start = first
+        self.whole = self.whole_after(page, sequence)
+        if self.begins:
+            snapshot.sequence, snapshot.start = sequence, first
         snapshot.bytes += len(page.writes)
         snapshot.cursor = page.cursor
         if page.cursor != b"":

@@ -98,7 +98,7 @@ class Worker(Assignment):
         self.intake = Intake(topics, self.input, terms, pace, wall, tick, codec)
         self.transactions = Transactions(topics, make_output, codec, tick, pace.retry_after // 10, self.totals)
         self.recovery = Recovery(
-            topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex(), notify=notify
+            topics, self.input, reader, store, terms.rules_for, lambda: entropy(8).hex(), notify=self._told_in_recovery
         )
 
     # The loop
@@ -436,7 +436,8 @@ class Worker(Assignment):
         """Once a snapshot is whole, drop what is before it."""
         parts, at = batch.changelog, At(self.topics.changelog, batch.owned.number)
         first = self.transactions.written[at] - len(parts) + 1 if at in self.transactions.written else None
-        whole = batch.owned.snapshots.advance(batch.page, sum(len(part.writes) for part in parts), first)
+        written = sum(len(part.writes) for part in parts)
+        whole = batch.owned.snapshots.advance(batch.page, batch.identity.sequence, written, first)
         if whole is not None:
             self.totals["snapshots"] += 1
             if whole.start is not None:

@@ -51,7 +51,7 @@ def _restore(recovery: Recovery, number: int) -> None:
     if anchor is None or anchor.identity.sequence == 0:
         return
     try:
-        for _ in recovery.leading(number, Identity(anchor.identity.lineage, 0, GENESIS), anchor.identity):
+        for _ in recovery.leading(number, Identity(anchor.identity.lineage, 0, GENESIS), anchor):
             pass
     except NotContinuous as gap:
         raise recovery.refusal(number, anchor.identity, gap) from None
