@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from processor.adapters.codec import Codec
 from processor.adapters.kafka.admin import delete_records
@@ -162,7 +162,8 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         entropy=secrets.token_bytes,
         aside=[in_order("store") for _ in range(STORE_THREADS)],
         hashing=in_order("hashes"),
+        trimming=in_order("trim"),
         codec=codec_of(config),
-        trim=lambda at, offset: _trim(client_properties(config), at, offset),
+        trim=partial(_trim, client_properties(config)),
         notify=notify,
     )

@@ -67,11 +67,9 @@ HURRIED = replace(TIGHT, transaction_budget=0)
 
 
 PATIENT = replace(PACE, transaction_budget=100)
-"""the store is slow: a transaction that waited for it a second time would be open for too long"""
-SLOW = 1_500
-"""milliseconds that each call to a slow store takes"""
-TRANSACTION_TIMEOUT = 1_200
-"""milliseconds after which the broker aborts a transaction, where the store is slow"""
+"""where the store is slow"""
+SLOW = 200
+"""milliseconds that each call to a slow store takes: more than a transaction may wait"""
 
 
 AT_ONCE = 2_000
@@ -106,16 +104,18 @@ class HookedStore:
     inner: MemoryStore
     name: str
     hook: Callable[[str, str], None]
-    pass_time: Callable[[], None]
+    claims: set[tuple[int, bytes]]
+    """of all processes, by partition and token"""
 
     def _call(self, what: str, work: Callable[[], Any]) -> Any:
         self.hook(self.name, f"store.{what}:before")
-        self.pass_time()
         result = work()
         self.hook(self.name, f"store.{what}:after")
         return result
 
     def claim(self, partition: int, token: bytes) -> None:
+        must((partition, token) not in self.claims, "two claims have the same token: one does not fence the other")
+        self.claims.add((partition, token))
         self._call("claim", lambda: self.inner.claim(partition, token))
 
     def look_up(
@@ -151,8 +151,8 @@ class Answer(Future[Any]):
         self._beside = beside
 
     def result(self, timeout: float | None = None) -> Any:
-        if timeout is not None and not self.done() and timeout * 1_000 < self._beside.slow:
-            raise TimeoutError
+        if not self.done():
+            self._beside.wait(timeout)
         self._beside.go_on(until=self)
         return super().result(timeout)
 
@@ -160,10 +160,10 @@ class Answer(Future[Any]):
 class Beside(Executor):
     """In place of a thread beside the loop, now fast and now slow: a call is made at once, or when it is wanted."""
 
-    def __init__(self, rng: Random, slow: int) -> None:
+    def __init__(self, rng: Random, wait: Callable[[float | None], None]) -> None:
         self._rng = rng
-        self.slow = slow
-        """milliseconds that a call takes"""
+        self.wait = wait
+        """called when somebody waits for an answer, with the seconds they have"""
         self._waiting: deque[tuple[Answer, Callable[[], Any]]] = deque()
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Answer:
@@ -203,6 +203,7 @@ class World:
         self.slow = SLOW if seed % 12 == 4 else 0
         self.pace = PATIENT if self.slow else {3: TIGHT, 7: HURRIED}.get(seed % 8, PACE)
         self.worker = type(worker.__name__, (worker,), {"world": self})
+        self.claims: set[tuple[int, bytes]] = set()
         self.tokens: dict[int, int] = {}
         """the counters of the mutant that keeps its token in the store"""
         self.now = START
@@ -240,6 +241,7 @@ class World:
         process.at, process.asleep = "start", 0
 
     def _live(self, process: Process) -> None:
+        wait = partial(self._wait_for_the_store, process.name)
         worker = self.worker(
             topics=TOPICS,
             make_input=lambda listener: self.make_input(process.name, listener),
@@ -251,7 +253,7 @@ class World:
             wall=lambda: self.now,
             tick=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
-            aside=[Beside(self.beside, self.slow), Beside(self.beside, self.slow)],
+            aside=[Beside(self.beside, wait), Beside(self.beside, wait)],
             trim=self.broker.delete_records,
             notify=self._told,
         )
@@ -290,14 +292,16 @@ class World:
         return MemoryOutput(self.broker, name)
 
     def make_store(self, name: str) -> Store:
-        return HookedStore(self.store, name, self._hook, self._wait_for_the_store)
+        return HookedStore(self.store, name, self._hook, self.claims)
 
-    def _wait_for_the_store(self) -> None:
-        """A slow store takes its time, in which transactions come to their timeout."""
-        if self.slow and getcurrent() is not self._main:
-            self.now += self.slow
-            for name in self.broker.open_transactions(for_at_least=TRANSACTION_TIMEOUT):
-                self.broker.expire_transaction(name)
+    def _wait_for_the_store(self, name: str, timeout: float | None) -> None:
+        """A slow store takes its time, for which no transaction may stay open."""
+        if not self.slow:
+            return
+        if timeout is not None and timeout * 1_000 < self.slow:
+            raise TimeoutError
+        must(name not in self.broker.open_transactions(), "a transaction stays open while its process waits")
+        self.now += self.slow
 
     def next_token(self, partition: int) -> bytes:
         self.tokens[partition] = self.tokens.get(partition, 0) + 1

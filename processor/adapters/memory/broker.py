@@ -194,8 +194,6 @@ class Group:
 class Transaction:
     """What a producer's transaction has touched; an outcome means: decided, and its markers are landing."""
 
-    began: int
-    """in milliseconds"""
     touched: list[At | str] = field(default_factory=list)  # a text is a group
     outcome: bool | None = None
 
@@ -336,14 +334,12 @@ class MemoryBroker:
             producer.epoch += 1
             self._decide(name, producer.transaction, commit=False)
 
-    def open_transactions(self, for_at_least: int = 0) -> list[str]:
-        """Producers with an undecided transaction that is open for so many milliseconds."""
+    def open_transactions(self) -> list[str]:
+        """Producers with an undecided transaction."""
         return [
             name
             for name, producer in self._producers.items()
-            if producer.transaction is not None
-            and producer.transaction.outcome is None
-            and self.clock() - producer.transaction.began >= for_at_least
+            if producer.transaction is not None and producer.transaction.outcome is None
         ]
 
     def pending_markers(self) -> list[Marker]:
@@ -380,7 +376,7 @@ class MemoryBroker:
         producer = self._producer(name, epoch)
         self._check_landed(name, producer)
         if producer.transaction is None:
-            producer.transaction = Transaction(self.clock())
+            producer.transaction = Transaction()
         return producer.transaction
 
     def _check_landed(self, name: str, producer: Producer) -> None:

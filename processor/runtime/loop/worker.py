@@ -63,7 +63,8 @@ class Worker(Assignment):
 
     ``wall`` gives the time of the world in milliseconds, ``tick`` a clock that never goes back, for pacing only.
     ``aside`` run calls to the store, those of one partition one after the other, each in a thread of its own if it
-    likes: a look-up that is asked for after an apply comes after it. ``hashing`` likewise, for the journal's hashes.
+    likes: a look-up that is asked for after an apply comes after it. ``hashing`` likewise, for the journal's hashes,
+    and ``trimming``, for what is deleted of the changelog: the broker may take seconds over that.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Worker(Assignment):
         entropy: Callable[[int], bytes],
         aside: Sequence[Executor] = (),
         hashing: Executor | None = None,
+        trimming: Executor | None = None,
         codec: Codec | None = None,
         trim: Callable[[At, int], None] = lambda at, offset: None,
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
@@ -90,6 +92,7 @@ class Worker(Assignment):
         self.wall, self.tick, self.entropy, self.notify = wall, tick, entropy, notify
         self.trim, self.codec = trim, codec
         self.aside, self.hashing = list(aside) or [Inline()], hashing or Inline()
+        self.trimming = trimming or Inline()
         self.latencies = Latencies()
         self.costs, self.turns = Costs(), Turns(tick, pace.transaction_budget)
         self._quiet = False
@@ -135,7 +138,7 @@ class Worker(Assignment):
 
     def close(self) -> None:
         self.input.close()
-        for executor in (*self.aside, self.hashing):
+        for executor in (*self.aside, self.hashing, self.trimming):
             executor.shutdown()
         self.transactions.close()
 
@@ -441,9 +444,10 @@ class Worker(Assignment):
         if whole is not None:
             self.totals["snapshots"] += 1
             if whole.start is not None:
-                self._trim(at, whole.start)
+                self.trimming.submit(self._trim, at, whole.start)
 
     def _trim(self, at: At, offset: int) -> None:
+        """Runs aside."""
         try:
             self.trim(at, offset)
         except LogError as error:  # the log is only longer than it need be
