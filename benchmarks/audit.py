@@ -34,10 +34,10 @@ from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import ROLES, Role, open_source
 from processor.audit.verify.audit import audit
 from processor.audit.verify.partition import few_collections
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.core.stream.events import decode_decision
 from processor.runtime import config as configuration
-from processor.runtime.loop.worker import Pace
+from processor.runtime.loop.worker import LoopSettings
 from tests.recordings.stream import Running, Shape, events
 from tests.recordings.writing import write_recording
 
@@ -63,7 +63,7 @@ def make(count: int, folder: Path) -> None:
     path.write_text(CONFIG)
     config = configuration.load(path, {})
     shape = Shape(("deny", "grant"), ("A", "B"), experts=4, late=(500, 4_000, 15_000, 60_000), labelled=0.95)
-    running = Running(config, 1, Pace(commit_interval=0, most_records=BATCH))
+    running = Running(config, 1, LoopSettings(commit_interval=0, most_records=BATCH))
     running.feed(events({f"tenant-{i}": shape for i in range(TENANTS)}, count // 2, 1, step=2), between=BATCH)
     source = running.source()
     del source.records["changelog", 0]  # as a recording is made unless it is asked for
@@ -108,7 +108,7 @@ def parse(folder: Path) -> int:
 def recompute(folder: Path) -> int:
     config = configuration.load(folder / "gforce.toml", {})
     with open_source([folder / "recording"]) as source:
-        found = audit(source, Options(Secrets.of_config(config)), processes=1)
+        found = audit(source, AuditOptions(Secrets.of_config(config)), processes=1)
     if found.verdict != "verified":
         sys.exit(f"{found.findings} {found.reasons}")
     return found.requests + found.labels

@@ -20,8 +20,8 @@ from rich.table import Table
 from processor.core.settings import Policy, Settings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import Partition
-from processor.core.stream.tenant import Tenant, TenantRules
-from processor.core.together import Labels, learn_alike
+from processor.core.stream.tenant import Tenant, TenantSettings
+from processor.core.together import Labels, learn_batch
 from processor.core.watching.alerts import WatchSettings
 from processor.runtime.telemetry.metrics import StatusCollector
 from processor.runtime.telemetry.observer import Observer
@@ -39,8 +39,8 @@ SETTINGS = Settings(
 )
 
 
-def rules(digest: str = "bench") -> TenantRules:
-    return TenantRules(
+def rules(digest: str = "bench") -> TenantSettings:
+    return TenantSettings(
         settings=SETTINGS,
         seed=b"a seed of 16 byt",
         digest=digest,
@@ -62,7 +62,7 @@ def tenant(number: int, rng: np.random.Generator, labels: int) -> Tenant:
     predictions = np.where(right, truth[:, None], 1 - truth[:, None])
     decided = np.where(rng.random((labels, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
     at = NOW - rng.integers(0, 8 * DAY, labels)
-    learn_alike([made.learner], Labels(np.zeros_like(truth), at, group_of, truth, predictions, decided))
+    learn_batch([made.learner], Labels(np.zeros_like(truth), at, group_of, truth, predictions, decided))
     some = zip(truth[:300].tolist(), group_of[:300].tolist(), (decided[:300, 1] != truth[:300]).tolist(), strict=True)
     made.observe([(y, g, wrong, NOW) for y, g, wrong in some])
     made.tally.update({"decisions": labels + 100, "labels_joined": labels, "labels_duplicate": 7})

@@ -16,12 +16,12 @@ from typing import Annotated
 
 import typer
 
-from processor.audit.opening import Opened
+from processor.audit.opening import OpenedSource
 from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.report.making import Wish, made, written
+from processor.audit.report.making import ReportRequest, build_report, write_report
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.whatif.figures import SettingFigures
-from processor.audit.whatif.settings import Change, Sweep
+from processor.audit.whatif.settings import SettingsChange, Sweep
 from processor.core.stream.journal import JournalRecord
 from processor.experiments.experts import EXPERTS, predictions
 from processor.runtime.config import load
@@ -67,12 +67,12 @@ def _run(data_dir: Path, out: Path, steps: int, split: int) -> bool:
     folder = recording(source, out / "recording")
     print(f"{len(stream)} people, five experts: recorded in {folder}")
 
-    place = Opened(RecordedSource(folder), Secrets.of_config(config), None, "COMPAS, recorded")
+    place = OpenedSource(RecordedSource(folder), Secrets.of_config(config), None, "COMPAS, recorded")
     sweeps = (Sweep.read(f"lambda=0.01:100:{steps}"), Sweep.read("without"), Sweep.read("objective=mixture"))
     started = time.monotonic()
-    report = made(place, Wish(sweeps=sweeps))
+    report = build_report(place, ReportRequest(sweeps=sweeps))
     print(f"audit, figures and {steps + 6} settings: {time.monotonic() - started:.1f} s")
-    for path in written(report, out / "report.html", as_json=True, as_csv=True):
+    for path in write_report(report, out / "report.html", as_json=True, as_csv=True):
         print(f"written: {path}")
     answer = report.tenants[0].whatif
     assert answer is not None
@@ -81,7 +81,7 @@ def _run(data_dir: Path, out: Path, steps: int, split: int) -> bool:
     rules = _rules(place)
     wrong = 0
     for one in (answer.recorded, *answer.settings):
-        change = one.change or Change()
+        change = one.change or SettingsChange()
         without = change.without[0] if change.without else None
         alone = direct(place.source, change.under(TENANT, rules).settings, rules.seed, without)
         worst = _largest_difference(one, alone, data.group_names, names)
@@ -96,13 +96,13 @@ def _run(data_dir: Path, out: Path, steps: int, split: int) -> bool:
     return not wrong and whole and report.verification.verdict == "verified"
 
 
-def _rules(place: Opened):  # type: ignore[no-untyped-def]
+def _rules(place: OpenedSource):  # type: ignore[no-untyped-def]
     book = RuleBook(place.secrets)
     for record in place.source.read("journal", 0):
         journal = JournalRecord.decode(record.value or b"")
         book.configs.update(journal.configs)
         book.assigned.update(journal.rules)
-    return book.rules_for(TENANT)
+    return book.settings_for(TENANT)
 
 
 def _largest_difference(one: SettingFigures, alone, groups, labels) -> float:  # type: ignore[no-untyped-def]

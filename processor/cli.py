@@ -14,8 +14,8 @@ from producers.commands import app as produce
 
 from . import __version__
 from .adapters.kafka.settings import LastWords
-from .adapters.log import Retry
-from .adapters.store import StoreUnavailable
+from .adapters.log import RetryableError
+from .adapters.store import StoreUnavailableError
 from .audit.explain.commands import register as register_explain
 from .audit.recording.commands import register as register_recordings
 from .audit.report.commands import register as register_report
@@ -102,11 +102,11 @@ def main() -> None:
         app()
     except GForceError as error:
         _complain(f"[bold red]error:[/] {escape(str(error))}")
-        if isinstance(error, Retry):
+        if isinstance(error, RetryableError):
             if LastWords.text:
                 _complain(escape(f"The last trouble was: {LastWords.text}"))
             _complain(UNREACHED)
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailableError):
             _complain(STORE_UNREACHED)
         sys.exit(2)
 

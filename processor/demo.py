@@ -33,7 +33,7 @@ from producers.synthetic import paper_population
 from .core import IN_FORCE, Axes, Counters, Fairness, fairness
 from .core.stream.events import decode_decision
 from .core.stream.tenant import Tenant
-from .runtime.assembly import tick
+from .runtime.assembly import monotonic_ms
 from .runtime.config import Config, load
 from .runtime.embedded import Embedded, embedded
 from .runtime.stopping import terminated_as_interrupted
@@ -68,7 +68,7 @@ class Progress:
 
 
 @dataclass
-class Page:
+class DemoPage:
     """The status page, and the latest picture of the worker it is drawn from."""
 
     address: str
@@ -79,7 +79,7 @@ class Page:
     def update(self, running: Embedded) -> None:
         while not self.acknowledged.empty():
             running.worker.acknowledge(*self.acknowledged.get())
-        self.status = status_of(running.worker, tick(), self.stall_seconds)
+        self.status = status_of(running.worker, monotonic_ms(), self.stall_seconds)
 
 
 def run(rounds: int, pace: float, seed: int, keep: bool = False) -> None:
@@ -113,9 +113,9 @@ def run(rounds: int, pace: float, seed: int, keep: bool = False) -> None:
 
 
 @contextmanager
-def _page(config: Config) -> Iterator[Page]:
+def _page(config: Config) -> Iterator[DemoPage]:
     port = _free_port(PORT)
-    page = Page(f"http://{HOST}:{port}/", config.processing.stall_seconds)
+    page = DemoPage(f"http://{HOST}:{port}/", config.processing.stall_seconds)
     server = HttpServer(
         HOST,
         port,
@@ -143,7 +143,7 @@ def _free_port(wanted: int) -> int:
     return wanted
 
 
-def _stay(console: Console, running: Embedded, page: Page) -> None:
+def _stay(console: Console, running: Embedded, page: DemoPage) -> None:
     console.print(f"The page stays up: [bold]{page.address}[/]  Ctrl-C ends it.", highlight=False)
     try:
         while True:

@@ -168,12 +168,12 @@ def _produce(
 
 def _write(events: Iterator[Event], path: Path) -> Counter[str]:
     """As lines; how many of each kind, up to the end or until nobody reads them."""
-    from processor.runtime.line_files import NobodyReads, written_to
+    from processor.runtime.line_files import OutputClosedError, written_to
 
     from .stream import line_of
 
     counts: Counter[str] = Counter()
-    with written_to(None if path == STANDARD_OUTPUT else path, "--out") as out, suppress(NobodyReads):
+    with written_to(None if path == STANDARD_OUTPUT else path, "--out") as out, suppress(OutputClosedError):
         while some := list(islice(events, AT_ONCE)):
             out.write(b"".join(map(line_of, some)))
             counts.update(event.kind for event in some)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from processor.core.errors import InvalidInput, nearest, one_of
+from processor.core.errors import InvalidInputError, nearest, one_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,11 +39,11 @@ class Dataset:
 
 
 def load(name: str, data_dir: Path) -> Dataset:
-    """Read one data set; every problem with the files is an ``InvalidInput`` that names the place."""
+    """Read one data set; every problem with the files is an ``InvalidInputError`` that names the place."""
     if name not in _READERS:
-        raise InvalidInput(f'unknown data set "{name}": use {one_of(DATASETS)}.{nearest(name, DATASETS)}')
+        raise InvalidInputError(f'unknown data set "{name}": use {one_of(DATASETS)}.{nearest(name, DATASETS)}')
     if not data_dir.is_dir():
-        raise InvalidInput(f'no data folder "{data_dir}": name the folder that holds the files of "{name}"')
+        raise InvalidInputError(f'no data folder "{data_dir}": name the folder that holds the files of "{name}"')
     return _READERS[name](data_dir)
 
 
@@ -90,7 +90,7 @@ class _Table:
         cells = self.raw(column)
         for row, cell in zip(self.rows, cells, strict=True):
             if not accept(cell):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f'{row.place}: {column} is "{cell}", expected {expected}. '
                     "Correct the line or download the file again."
                 )
@@ -118,11 +118,11 @@ def _lines(path: Path, delimiter: str) -> list[_Row]:
             rows = [_Row(f"{path} line {reader.line_num}", cells) for cells in reader if any(cells)]
         rows = [row for row in rows if not row.cells[0].startswith("|")]
     except FileNotFoundError:
-        raise InvalidInput(f'no file "{path}": download it into "{path.parent}"') from None
+        raise InvalidInputError(f'no file "{path}": download it into "{path.parent}"') from None
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise InvalidInput(f'cannot read "{path}" ({problem}): download it again') from problem
+        raise InvalidInputError(f'cannot read "{path}" ({problem}): download it again') from problem
     if not rows:
-        raise InvalidInput(f'"{path}" has no rows: download it again')
+        raise InvalidInputError(f'"{path}" has no rows: download it again')
     return rows
 
 
@@ -130,7 +130,7 @@ def _table(columns: Sequence[str], rows: Sequence[_Row]) -> _Table:
     for row in rows:
         if len(row.cells) != len(columns):
             found = f"{row.place}: {len(row.cells)} fields, expected {len(columns)}."
-            raise InvalidInput(f"{found} Correct the line or download the file again.")
+            raise InvalidInputError(f"{found} Correct the line or download the file again.")
     return _Table(columns, rows)
 
 
@@ -161,12 +161,12 @@ def _compas(folder: Path) -> Dataset:
     others = ("days_b_screening_arrest", "is_recid", "score_text", "race", "two_year_recid")
     missing = [name for name in (*numeric, *categorical, *others) if name not in header.cells]
     if missing:
-        raise InvalidInput(f'"{path}" has no column {", ".join(missing)}: download it again')
+        raise InvalidInputError(f'"{path}" has no column {", ".join(missing)}: download it again')
     groups, labels = ("African-American", "Caucasian"), ("no-recidivism", "recidivism")
     table = _propublica_filter(_table(header.cells, rows))
     table = table.where(race in groups for race in table.text("race"))
     if not table.rows:
-        raise InvalidInput(f'"{path}" has no usable row of {" or ".join(groups)}: download it again')
+        raise InvalidInputError(f'"{path}" has no usable row of {" or ".join(groups)}: download it again')
     label, group = table.flags("two_year_recid", "0", "1"), table.flags("race", *groups)
     return Dataset("compas", table.features(numeric, categorical), label, group, groups, labels, 1_583)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Ints
 
 NEVER = np.iinfo(np.int64).max
@@ -47,14 +47,14 @@ class Delay:
                     return cls(kind, int(low), int(high), lost)
         except ValueError:
             pass
-        raise InvalidInput(
+        raise InvalidInputError(
             f'"{text}" is not a delay: use none, fixed:3000, uniform:0-2000 or geometric:500, '
             "and add ,lost:0.1 for labels that never come"
         )
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.high or not 0.0 <= self.lost <= 1.0:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"a delay from {self.low} to {self.high} with {self.lost} lost is impossible: use 0 ≤ low ≤ high "
                 "and a share of lost labels from 0 to 1"
             )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processor.core.counting.counters import ABSENT
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats, Ints
 
 
@@ -58,12 +58,12 @@ class Population:
         _check_distribution("base rates", self.base_rate)
         experts, groups, labels = self.error.shape
         if self.base_rate.shape != (groups, labels) or self.share.shape != (groups,):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{experts} experts' error rates are for {groups} groups and {labels} labels, but the shares have "
                 f"shape {self.share.shape} and the base rates {self.base_rate.shape}: make them agree"
             )
         if not 0.0 <= self.abstain < 1.0:
-            raise InvalidInput(f"abstain is {self.abstain}: use a probability from 0 to below 1")
+            raise InvalidInputError(f"abstain is {self.abstain}: use a probability from 0 to below 1")
 
     def draw(self, rng: np.random.Generator, runs: int, rounds: int) -> Cases:
         """Independent cases; a wrong expert says one of the other labels with equal probability."""
@@ -118,7 +118,7 @@ class Shift:
         """Read ``START-END``, for people that are worsened between these cases."""
         first, _, last = text.partition("-")
         if not (first.isdecimal() and last.isdecimal() and int(first) < int(last)):
-            raise InvalidInput(f'"{text}" is not a shift: use START-END in cases, as in 20000-35000')
+            raise InvalidInputError(f'"{text}" is not a shift: use START-END in cases, as in 20000-35000')
         return cls(int(first), int(last), before.worsened())
 
     def lasts(self, case: int) -> bool:
@@ -154,6 +154,6 @@ def _categorical(rng: np.random.Generator, probabilities: Floats) -> Ints:
 
 def _check_distribution(name: str, probabilities: npt.NDArray[np.float64]) -> None:
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=-1), 1.0, atol=1e-9):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} {probabilities.tolist()} are not probabilities: each must be at least 0, together 1"
         )

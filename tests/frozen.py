@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryReader
 from processor.adapters.memory.store import MemoryStore
@@ -43,7 +43,7 @@ def digest_of(broker: MemoryBroker, store: MemoryStore, topics: Iterable[str], g
     reader = MemoryReader(broker)
     for topic in topics:
         for number in range(broker.partitions(topic) or 0):
-            at = At(topic, number)
+            at = TopicPartition(topic, number)
             first, _ = reader.bounds(at)
             for record in reader.read(at, first):
                 found.update(repr((topic, number, record.offset, record.timestamp)).encode())

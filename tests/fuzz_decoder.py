@@ -1,7 +1,7 @@
 """Throw damaged events at the decoders: ``python -m tests.fuzz_decoder --inputs 100000``.
 
-Anything but an event or ``Rejected`` is a failure, and so is an event that does not come back the same, or that the
-reader which remembers what was said before takes otherwise than the plain one.
+Anything but an event or ``RejectedEventError`` is a failure, and so is an event that does not come back the same, or
+that the reader which remembers what was said before takes otherwise than the plain one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from processor.core.stream.events import Limits, Rejected, RequestEvent, decode_feedback, decode_request
+from processor.core.stream.events import Limits, RejectedEventError, RequestEvent, decode_feedback, decode_request
 from processor.core.stream.reading import feedback_reader, request_reader
 from tests.unit.bad_events import BAD_EVENTS, VALID
 
@@ -58,22 +58,25 @@ def try_one(value: bytes | None, limits: Limits, kind: str) -> str:
     """The reason of the refusal, or ``accepted``."""
     try:
         event = DECODERS[kind](value, limits)
-    except Rejected as refused:
+    except RejectedEventError as refused:
         if len(refused.detail) >= 200:
             raise AssertionError("a detail is for people: keep it short") from None
         quickly = read_quickly(value, limits, kind)
-        if not isinstance(quickly, Rejected) or (quickly.reason, quickly.detail) != (refused.reason, refused.detail):
+        if not isinstance(quickly, RejectedEventError) or (quickly.reason, quickly.detail) != (
+            refused.reason,
+            refused.detail,
+        ):
             raise AssertionError("refused otherwise by the quick reader") from None
         return refused.reason.value
     again = DECODERS[kind](msgspec.json.encode(content(event)), limits)
     assert content(again) == content(event), "an accepted event must come back the same"
     quickly = read_quickly(value, limits, kind)
-    assert not isinstance(quickly, Rejected), "refused by the quick reader"
+    assert not isinstance(quickly, RejectedEventError), "refused by the quick reader"
     assert content(quickly) == content(event), "read otherwise by the quick reader"
     return "accepted"
 
 
-def read_quickly(value: bytes | None, limits: Limits, kind: str) -> msgspec.Struct | Rejected:
+def read_quickly(value: bytes | None, limits: Limits, kind: str) -> msgspec.Struct | RejectedEventError:
     """Alone and between good ones, which must not suffer from it."""
     reader: Callable[[list[bytes | None]], list[Any]] = READERS[kind](limits)
     good = VALID[kind]
@@ -81,7 +84,7 @@ def read_quickly(value: bytes | None, limits: Limits, kind: str) -> msgspec.Stru
     [alone], (before, event, after) = reader([value]), reader([good, value, good])
     expected = content(DECODERS[kind](good, limits))
     assert content(before) == content(after) == expected, "a good event beside a bad one is read otherwise"
-    assert isinstance(alone, Rejected) == isinstance(event, Rejected), "judged by its neighbours"
+    assert isinstance(alone, RejectedEventError) == isinstance(event, RejectedEventError), "judged by its neighbours"
     return event
 
 

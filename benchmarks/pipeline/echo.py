@@ -13,7 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
+)
 
 from processor.adapters.kafka.settings import CONSUMER_DEFAULTS, PRODUCER_DEFAULTS
 
@@ -111,7 +120,7 @@ class Echo:
             self.forward(messages)
             for message in messages:
                 self.next[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
-            places = [TopicPartition(*at, offset) for at, offset in self.next.items()]
+            places = [KafkaTopicPartition(*at, offset) for at, offset in self.next.items()]
             self.producer.send_offsets_to_transaction(places, self.consumer.consumer_group_metadata(), 30)
             self.producer.commit_transaction(30)
             done += len(messages)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.adapters.memory.log import MemoryReader
 from processor.runtime.commands import load_embedded
 from processor.runtime.embedded import PARTITIONS, Embedded, embedded
@@ -55,7 +55,9 @@ def main() -> None:
         outputs = set(vars(topics).values()) - set(topics.inputs)
 
         def written() -> int:
-            return sum(reader.bounds(At(topic, number))[1] for topic in outputs for number in range(PARTITIONS))
+            return sum(
+                reader.bounds(TopicPartition(topic, number))[1] for topic in outputs for number in range(PARTITIONS)
+            )
 
         before = put(waiting(shape))
         running.run_until_idle()

@@ -13,7 +13,15 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
+)
 
 from .workload import FEEDBACK, REQUESTS, Event, Publisher, Shape, request
 
@@ -75,7 +83,7 @@ def read(options: argparse.Namespace, ready: multiprocessing.SimpleQueue[bool]) 
             "log_level": 2,
         }
     )
-    consumer.assign([TopicPartition(options.output, p, OFFSET_BEGINNING) for p in range(options.partitions)])
+    consumer.assign([KafkaTopicPartition(options.output, p, OFFSET_BEGINNING) for p in range(options.partitions)])
     consumer.consume(1, 1.0)
     ready.put(True)
     decode = msgspec.json.Decoder(Seen).decode

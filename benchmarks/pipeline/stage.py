@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from processor.adapters.kafka.admin import Topic, create_topics
@@ -103,7 +104,7 @@ class Stage:
         """A partition that was created a moment ago may still have no leader as this client sees it."""
         if not places:
             return {}
-        wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        wanted = {KafkaTopicPartition(*place): OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
         deadline = time.monotonic() + TIMEOUT
         while True:
             answers = self._admin.list_offsets(wanted, request_timeout=TIMEOUT)
@@ -131,7 +132,7 @@ class Offsets:
     def __init__(self, bootstrap: str, group: str, topics: Sequence[str], partitions: int) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2}
         self._consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})  # or it would wait for us
-        self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
+        self._places = [KafkaTopicPartition(topic, number) for topic in topics for number in range(partitions)]
         self._last = 0
 
     def count(self) -> int:

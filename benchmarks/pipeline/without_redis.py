@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from processor.adapters.store import Applied, Identity, Page, View
+from processor.adapters.store import Applied, Identity, LookupResult, SnapshotPage
 from processor.core.stream.writes import ID_BYTES
 from processor.runtime import assembly
 from processor.runtime.config import load
@@ -59,9 +59,9 @@ class PlainStore:
 
     def _look_up(
         self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
-    ) -> View:
+    ) -> LookupResult:
         entries = self._entries.setdefault(partition, {})
-        return View(self._identity.get(partition), list(map(entries.get, ids)), {})
+        return LookupResult(self._identity.get(partition), list(map(entries.get, ids)), {})
 
     def _apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         entries = self._entries.setdefault(partition, {})
@@ -98,8 +98,8 @@ class PlainStore:
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._fields.get(partition, {}).items())
 
-    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
-        return self._identity.get(partition), Page(b"", b"")
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, SnapshotPage]:
+        return self._identity.get(partition), SnapshotPage(b"", b"")
 
     def wipe(self, partition: int, token: bytes) -> None:
         for held in (self._entries, self._fields, self._identity):

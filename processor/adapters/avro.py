@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from processor.core.errors import InvalidSettings
-from processor.core.stream.events import Reason, Rejected, decode_decision
+from processor.core.errors import InvalidSettingsError
+from processor.core.stream.events import Reason, RejectedEventError, decode_decision
 
-from .log import Retry
+from .log import RetryableError
 
 _MAGIC, _HEAD = 0, 5
 _UNKNOWN_SCHEMA = 40403
@@ -37,7 +37,7 @@ _SYNTAX = msgspec.json.Decoder(msgspec.Raw)
 
 
 @dataclass(frozen=True)
-class Options:
+class AvroOptions:
     """The topics, by which a record's schema is known, and properties of confluent-kafka's ``SchemaRegistryClient``.
 
     One more property is for its serialiser: with ``auto.register.schemas`` false, the schema of decisions must be
@@ -53,7 +53,7 @@ class Options:
 class AvroCodec:
     """Avro to the JSON of requests and feedback, the JSON of decisions to Avro."""
 
-    def __init__(self, registry_url: str, options: Options) -> None:
+    def __init__(self, registry_url: str, options: AvroOptions) -> None:
         properties = {**_DEFAULTS, **options.properties, "url": registry_url}
         register = properties.pop(_AUTO_REGISTER, "true") != "false"
         self._open(properties, {options.requests: "request.v1", options.feedback: "feedback.v1"}, register)
@@ -65,13 +65,13 @@ class AvroCodec:
             from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
             from confluent_kafka.serialization import MessageField, SerializationContext
         except ImportError as missing:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f'avro.registry is set, but {missing.name} is not installed: pip install "gforce[avro]"'
             ) from None
         try:
             self._client: Any = SchemaRegistryClient(_typed(properties))
         except (ValueError, TypeError, OSError) as error:
-            raise InvalidSettings(f"avro.properties: {error}") from None
+            raise InvalidSettingsError(f"avro.properties: {error}") from None
         subject = {"subject.name.strategy": topic_subject_name_strategy}
         self._readers: dict[str, Any] = {
             topic: AvroDeserializer(self._client, schema_text(name), conf=subject) for topic, name in schemas.items()
@@ -86,21 +86,23 @@ class AvroCodec:
 
     def to_json(self, topic: str, value: bytes) -> bytes:
         if not value:
-            raise Rejected(Reason.EMPTY, "the record has no value")
+            raise RejectedEventError(Reason.EMPTY, "the record has no value")
         if len(value) <= _HEAD or value[0] != _MAGIC:
-            raise Rejected(Reason.SCHEMA, "not Avro in the Confluent wire format: a zero byte and a schema id first")
+            raise RejectedEventError(
+                Reason.SCHEMA, "not Avro in the Confluent wire format: a zero byte and a schema id first"
+            )
         number = int.from_bytes(value[1:_HEAD], "big")
         self._fetch(topic, number)
         try:
             return _event_json(self._readers[topic](value, self._context(topic)))
         except UnicodeDecodeError:
-            raise Rejected(Reason.NOT_UTF8, "a string is not UTF-8") from None
-        except Rejected:
+            raise RejectedEventError(Reason.NOT_UTF8, "a string is not UTF-8") from None
+        except RejectedEventError:
             raise
         except Exception as error:  # whatever fastavro says: no registry was asked, so it is the record
             # Its name only: the text may quote the event.
             detail = f"the data of schema {number} is not an event of this topic ({type(error).__name__})"
-            raise Rejected(Reason.SCHEMA, detail) from None
+            raise RejectedEventError(Reason.SCHEMA, detail) from None
 
     def from_json(self, topic: str, value: bytes) -> bytes:
         event = msgspec.structs.asdict(decode_decision(value))
@@ -108,7 +110,7 @@ class AvroCodec:
         try:
             written: bytes = self._writer(event, self._context(topic))
         except Exception as error:  # the decision is right: this is the registry
-            raise Retry(_trouble(error)) from error
+            raise RetryableError(_trouble(error)) from error
         return written
 
     def _fetch(self, topic: str, number: int) -> None:
@@ -119,8 +121,8 @@ class AvroCodec:
             self._fetch_references(self._whole(self._client.get_schema(number, f"{topic}-value")))
         except Exception as error:
             if getattr(error, "error_code", None) == _UNKNOWN_SCHEMA:
-                raise Rejected(Reason.SCHEMA, f"the schema registry knows no schema {number}") from None
-            raise Retry(_trouble(error)) from error
+                raise RejectedEventError(Reason.SCHEMA, f"the schema registry knows no schema {number}") from None
+            raise RetryableError(_trouble(error)) from error
         self._known.add((topic, number))
 
     def _fetch_references(self, schema: Any) -> None:
@@ -165,9 +167,9 @@ def _spliced(context: str) -> msgspec.Raw:
     try:
         return _SYNTAX.decode(context)
     except msgspec.DecodeError as broken:
-        raise Rejected(Reason.BAD_JSON, f"context: {broken}") from None
+        raise RejectedEventError(Reason.BAD_JSON, f"context: {broken}") from None
     except RecursionError:
-        raise Rejected(Reason.LIMIT, "context: nested too deeply") from None
+        raise RejectedEventError(Reason.LIMIT, "context: nested too deeply") from None
 
 
 def _trouble(error: Exception) -> str:

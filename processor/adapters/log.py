@@ -15,18 +15,18 @@ import msgspec
 
 from processor.core.errors import GForceError
 from processor.core.stream.batch import Headers as Headers
-from processor.core.stream.batch import Raw
+from processor.core.stream.batch import InputRecord
 
 
 class LogError(GForceError):
     """Something between us and the log."""
 
 
-class Retry(LogError):
+class RetryableError(LogError):
     """Nothing happened; the same call may succeed later."""
 
 
-class Unreadable(Retry):
+class UnreadableBatchError(RetryableError):
     """A batch of the log cannot be taken as it is, and another try would fail too: ``offset`` is its first."""
 
     def __init__(self, text: str, offset: int) -> None:
@@ -34,19 +34,19 @@ class Unreadable(Retry):
         self.offset = offset
 
 
-class Rewind(LogError):
+class TransactionAbortedError(LogError):
     """The transaction cannot be committed: abort it, forget the batch, seek back and process it again."""
 
 
-class Unknown(LogError):
+class CommitUnknownError(LogError):
     """The answer to a commit was lost: only the committed offsets tell whether it happened."""
 
 
-class Fenced(LogError):
+class FencedError(LogError):
     """Another process has taken our place: give up what is owned and recover, never insist."""
 
 
-class Stop(LogError):
+class OperatorActionRequiredError(LogError):
     """A person must act: wrong configuration, missing topic, missing rights, two processes under one name.
 
     ``partition`` is the number of the one partition that this concerns; None where it concerns the whole process.
@@ -57,11 +57,11 @@ class Stop(LogError):
         self.partition = partition
 
 
-class RecordRefused(Stop):
+class RecordRefusedError(OperatorActionRequiredError):
     """Kafka refuses a record that a batch sends, and would refuse it again: it is too large for its topic."""
 
 
-class At(NamedTuple):
+class TopicPartition(NamedTuple):
     """A topic partition."""
 
     topic: str
@@ -84,15 +84,15 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
 
     @property
-    def at(self) -> At:
-        return At(self.topic, self.partition)
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
-class Piece(NamedTuple):
+class PartitionRecords(NamedTuple):
     """Records of one partition, at least one, in order of offset, made what the core reads at once."""
 
-    at: At
-    records: list[Raw]
+    at: TopicPartition
+    records: list[InputRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,39 +126,39 @@ class Committed:
 class Listener(Protocol):
     """Told about rebalances, from inside ``Input.poll`` and ``Input.close`` only."""
 
-    def assigned(self, partitions: Sequence[At], membership: Membership) -> None: ...
+    def assigned(self, partitions: Sequence[TopicPartition], membership: Membership) -> None: ...
 
-    def revoked(self, partitions: Sequence[At]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Ours until this returns."""
 
-    def lost(self, partitions: Sequence[At]) -> None:
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Already somebody else's."""
 
 
 class Input(Protocol):
     """A member of the consumer group, reading ``read_committed``. Newly assigned partitions start paused."""
 
-    def poll(self, most: int, timeout: float) -> list[Piece]:
+    def poll(self, most: int, timeout: float) -> list[PartitionRecords]:
         """Up to ``most`` records of the partitions that are not paused; serves rebalances even if all are."""
 
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """The group's committed positions, waiting until no open transaction could still change them."""
 
-    def start(self, at: At, offset: int) -> None:
+    def start(self, at: TopicPartition, offset: int) -> None:
         """Read this partition from ``offset`` on (seek and resume)."""
 
-    def pause(self, partitions: Iterable[At]) -> None: ...
+    def pause(self, partitions: Iterable[TopicPartition]) -> None: ...
 
-    def ended(self, at: At) -> bool:
+    def ended(self, at: TopicPartition) -> bool:
         """Whether the last thing heard of this partition was its (stable) end."""
 
-    def moved_on(self, at: At, ask: bool = False) -> bool:
+    def moved_on(self, at: TopicPartition, ask: bool = False) -> bool:
         """Whether the log goes on after the end that was heard: as last heard, or as the broker says if asked."""
 
-    def failure(self, at: At) -> ReadFailure | None:
+    def failure(self, at: TopicPartition) -> ReadFailure | None:
         """Why this partition gives nothing, if that was said since it last gave something."""
 
-    def lag(self, at: At, position: int) -> int | None:
+    def lag(self, at: TopicPartition, position: int) -> int | None:
         """How far ``position`` is from the end as last heard, without asking; None if nothing was heard yet."""
 
     def close(self) -> None:
@@ -174,17 +174,22 @@ class Output(Protocol):
     def begin(self) -> None: ...
 
     def send(
-        self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
+        self,
+        at: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        timestamp: int | None = None,
     ) -> None:
         """Add a record to the transaction; ``at.partition`` is −1 to partition by key (murmur2)."""
 
     def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
         """``send`` many, each with its key, by which it is partitioned, its value and its headers."""
 
-    def send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
+    def send_offsets(self, positions: Mapping[TopicPartition, Committed], membership: Membership) -> None:
         """Add the group's new positions to the transaction, as the member that read the batch."""
 
-    def commit(self) -> dict[At, int]:
+    def commit(self) -> dict[TopicPartition, int]:
         """Commit; the last offset on each partition that was sent to by number. Raises Rewind, Unknown or Fenced."""
 
     def abort(self) -> None: ...
@@ -195,13 +200,13 @@ class Output(Protocol):
 class Reader(Protocol):
     """Reads partitions outside any group, ``read_committed``."""
 
-    def bounds(self, at: At) -> tuple[int, int]:
+    def bounds(self, at: TopicPartition) -> tuple[int, int]:
         """The first offset kept and the end of what is stable."""
 
-    def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
+    def read(self, at: TopicPartition, start: int, stop: int | None = None) -> Iterator[Record]:
         """Records from ``start`` up to (not including) ``stop``, or to the stable end as of the call."""
 
-    def unreadable(self, at: At, offset: int) -> tuple[int, int] | None:
+    def unreadable(self, at: TopicPartition, offset: int) -> tuple[int, int] | None:
         """The batch that holds ``offset``, if it cannot be read: its first offset and the next after it, else None."""
 
     def partitions(self, topic: str) -> int | None:
@@ -210,7 +215,7 @@ class Reader(Protocol):
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id that the broker gave each of these topics when it was created; a broker without ids gives none."""
 
-    def settled(self, at: At) -> bool:
+    def settled(self, at: TopicPartition) -> bool:
         """Whether no transaction is open on this partition: all that was committed to it can be read now."""
 
     def close(self) -> None: ...

@@ -47,14 +47,14 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class ForeignProcess(msgspec.Struct, frozen=True):
     """Somebody is there of whom nothing more is known: a later form, or no record of ours at all."""
 
     form: int | None = None
     """None: not a record"""
 
 
-def read(text: bytes) -> Process | Stranger:
+def read(text: bytes) -> Process | ForeignProcess:
     """What a record says.
 
     >>> read(b'{"form": 2, "who": "knows"}'), read(b"something else")
@@ -62,9 +62,9 @@ def read(text: bytes) -> Process | Stranger:
     """
     try:
         form = msgspec.json.decode(text, type=_OnlyForm).form
-        return msgspec.json.decode(text, type=Process) if form == FORM else Stranger(form)
+        return msgspec.json.decode(text, type=Process) if form == FORM else ForeignProcess(form)
     except msgspec.DecodeError:
-        return Stranger()
+        return ForeignProcess()
 
 
 class _OnlyForm(msgspec.Struct):

@@ -17,14 +17,14 @@ from processor.core.stream.identity import Identity
 __all__ = [
     "Applied",
     "Identity",
-    "Page",
+    "LookupResult",
+    "SnapshotPage",
     "Store",
-    "StoreDamaged",
+    "StoreDamagedError",
     "StoreError",
-    "StoreFenced",
-    "StoreUnavailable",
-    "StoreUnusable",
-    "View",
+    "StoreFencedError",
+    "StoreUnavailableError",
+    "StoreUnusableError",
     "verdict",
 ]
 
@@ -33,19 +33,19 @@ class StoreError(GForceError):
     """Something between us and the store."""
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailableError(StoreError):
     """No answer, or not a usable one; the same call may succeed later. Writes may or may not have happened."""
 
 
-class StoreFenced(StoreError):
+class StoreFencedError(StoreError):
     """Another process has claimed this partition since."""
 
 
-class StoreDamaged(StoreError):
+class StoreDamagedError(StoreError):
     """A part of a state is gone (deleted, evicted), though the rest is there: it must be restored from the log."""
 
 
-class StoreUnusable(StoreError):
+class StoreUnusableError(StoreError):
     """A person must act: wrong address or password, a memory policy that evicts, a version without what we need.
 
     ``partition`` is the number of the one partition that this concerns; None where it concerns the whole server.
@@ -57,7 +57,7 @@ class StoreUnusable(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LookupResult:
     """What a batch needs to know, read at one moment."""
 
     identity: Identity | None
@@ -90,7 +90,7 @@ def verdict(stored: Identity | None, before: int, after: Identity) -> Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SnapshotPage:
     """A piece of a whole state: packed writes that would recreate it."""
 
     cursor: bytes
@@ -106,7 +106,7 @@ class Store(Protocol):
 
     def look_up(
         self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
-    ) -> View:
+    ) -> LookupResult:
         """The identity of the state, the entries asked for, and what a batch takes of up to ``most`` of the earliest
         slots that exist and are not after ``due``: about ``sweep`` entries, see ``core.stream.expiry``.
         Raises StoreFenced, and StoreDamaged if the state is not as large as it was left."""
@@ -124,7 +124,7 @@ class Store(Protocol):
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All state fields (not the entries) with their values. Raises StoreFenced and StoreDamaged."""
 
-    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, SnapshotPage]:
         """A piece of the whole state, about ``most`` bytes, for a snapshot. Raises StoreFenced and StoreDamaged."""
 
     def wipe(self, partition: int, token: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.runtime.commands import ConfigFile
 from processor.runtime.config import Config
 from processor.runtime.operations.options import loaded
@@ -37,11 +37,11 @@ SeedFile = Annotated[
     ),
 ]
 
-__all__ = ["ConfigFile", "Opened", "Recording", "SeedFile", "head_lines", "opened", "partition_numbers"]
+__all__ = ["ConfigFile", "OpenedSource", "Recording", "SeedFile", "head_lines", "opened", "partition_numbers"]
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSource:
     source: Source
     secrets: Secrets
     config: Config | None
@@ -54,7 +54,7 @@ class Opened:
 
 
 @contextmanager
-def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Path | None) -> Iterator[Opened]:
+def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Path | None) -> Iterator[OpenedSource]:
     """A record to read, and the seeds that were given for it. Without a recording it is read from Kafka."""
     secrets = Secrets.of_file(seed_file) if seed_file else Secrets()
     settings: Config | None = None
@@ -64,7 +64,7 @@ def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Pat
     if recording:
         names = settings.topics.full() if settings else None
         with open_source(recording, names) as source:  # type: ignore[arg-type]
-            yield Opened(source, secrets, settings, " ".join(map(str, recording)))
+            yield OpenedSource(source, secrets, settings, " ".join(map(str, recording)))
         return
     from processor.runtime.assembly import client_properties
 
@@ -73,7 +73,7 @@ def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Pat
     assert settings is not None
     properties = client_properties(settings)
     found = KafkaSource(properties, settings.topics.full(), settings.kafka.group)  # type: ignore[arg-type]
-    yield Opened(found, secrets, settings, f"Kafka at {settings.kafka.bootstrap_servers}")
+    yield OpenedSource(found, secrets, settings, f"Kafka at {settings.kafka.bootstrap_servers}")
 
 
 def partition_numbers(texts: Sequence[str]) -> tuple[int, ...] | None:
@@ -102,6 +102,6 @@ def head_lines(heads: list[str] | None) -> list[str]:
         try:
             lines = path.read_text().splitlines()
         except OSError as error:
-            raise InvalidInput(f"the file of heads {text} cannot be read: {error.strerror}") from None
+            raise InvalidInputError(f"the file of heads {text} cannot be read: {error.strerror}") from None
         found += [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return found

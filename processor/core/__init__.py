@@ -19,7 +19,7 @@ from .counting.axes import Axes
 from .counting.codec import decode_state, encode_state
 from .counting.counters import ABSENT, Counters
 from .counting.state import State
-from .errors import GForceError, IncompatibleState, InvalidInput, InvalidSettings
+from .errors import GForceError, IncompatibleStateError, InvalidInputError, InvalidSettingsError
 from .figures.metrics import Fairness, fairness
 from .learner import Learner
 from .rules.policies import rule_of
@@ -36,9 +36,9 @@ __all__ = [
     "Decision",
     "Fairness",
     "GForceError",
-    "IncompatibleState",
-    "InvalidInput",
-    "InvalidSettings",
+    "IncompatibleStateError",
+    "InvalidInputError",
+    "InvalidSettingsError",
     "Learner",
     "Policy",
     "Prior",

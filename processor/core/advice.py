@@ -16,7 +16,7 @@ from . import compiled
 CONTENT_BYTES = 4
 
 
-class Order(msgspec.Struct, eq=False, frozen=True, gc=False):
+class ExpertOrder(msgspec.Struct, eq=False, frozen=True, gc=False):
     """In which order experts came, in one piece or several. They mostly come in the same one, and share this."""
 
     experts: tuple[str, ...]
@@ -38,13 +38,13 @@ class Panel(msgspec.Struct, eq=False, frozen=True, gc=False):
     group: str
     experts: tuple[str, ...]
     """sorted"""
-    order: Order
+    order: ExpertOrder
     """in which they came"""
     head: bytes
     """how what is said begins, with the group and how many experts there are; see ``Advice.text``"""
 
 
-class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
+class AdvicePiece(msgspec.Struct, eq=False, frozen=True, gc=False):
     """What some of the experts said."""
 
     experts: tuple[str, ...]
@@ -57,7 +57,7 @@ class Piece(msgspec.Struct, eq=False, frozen=True, gc=False):
     """all labels among these"""
 
     @classmethod
-    def of(cls, predictions: Mapping[str, str], order: Order, place: int = 0) -> Piece:
+    def of(cls, predictions: Mapping[str, str], order: ExpertOrder, place: int = 0) -> AdvicePiece:
         experts = order.pieces[place]
         labels = tuple([predictions[expert] for expert in experts])
         each = list(zip(experts, labels, strict=True))
@@ -72,7 +72,7 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     """
 
     panel: Panel
-    pieces: Sequence[Piece]
+    pieces: Sequence[AdvicePiece]
     labels: frozenset[str]
     """all that were predicted"""
     _text: bytes = b""
@@ -81,7 +81,7 @@ class Advice(msgspec.Struct, eq=False, gc=False):
     @classmethod
     def of(cls, group: str, predictions: Mapping[str, str]) -> Advice:
         order = order_of((tuple(predictions),))
-        piece = Piece.of(predictions, order)
+        piece = AdvicePiece.of(predictions, order)
         panel = panel_of(group, order)
         return cls(panel, [piece], piece.kinds, b"".join((panel.head, *piece.said)))
 
@@ -137,12 +137,12 @@ def _head(length: int) -> bytes:
 
 
 @lru_cache(maxsize=1_024)
-def panel_of(group: str, order: Order) -> Panel:
+def panel_of(group: str, order: ExpertOrder) -> Panel:
     return Panel(group, order.experts, order, _head(3) + _encode(group) + _head(len(order.experts)))
 
 
 @lru_cache(maxsize=1_024)
-def order_of(came: tuple[tuple[str, ...], ...]) -> Order:
+def order_of(came: tuple[tuple[str, ...], ...]) -> ExpertOrder:
     """That of experts who came like this, piece by piece.
 
     >>> order = order_of((("c", "a"), ("d", "b", "e")))
@@ -161,7 +161,7 @@ def order_of(came: tuple[tuple[str, ...], ...]) -> Order:
         runs[piece].append(slice(start, len(pieces[piece])))
     numbers = {run: number for number, run in enumerate(sorted(woven))}
     weave = _picker([numbers[run] for run in woven])
-    return Order(tuple(experts), tuple(map(tuple, pieces)), tuple(map(tuple, runs)), weave)
+    return ExpertOrder(tuple(experts), tuple(map(tuple, pieces)), tuple(map(tuple, runs)), weave)
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

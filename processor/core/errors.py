@@ -13,19 +13,19 @@ class GForceError(Exception):
     """The root of every error this project raises on purpose."""
 
 
-class InvalidInput(GForceError, ValueError):
+class InvalidInputError(GForceError, ValueError):
     """A value from outside (a request, a label, an argument) cannot be used."""
 
 
-class InvalidSettings(GForceError, ValueError):
+class InvalidSettingsError(GForceError, ValueError):
     """The settings of a learner contradict themselves or the data."""
 
 
-class IncompatibleState(GForceError, ValueError):
+class IncompatibleStateError(GForceError, ValueError):
     """Two states, or a state and its settings, do not belong together."""
 
 
-class ForeignRecordError(IncompatibleState):
+class ForeignRecordError(IncompatibleStateError):
     """A record in one of our topics that none of our versions wrote."""
 
 

@@ -13,14 +13,14 @@ from .counting.axes import Axes
 from .counting.codec import encode_state
 from .counting.counters import ABSENT, WEIGHT_UNIT, Counters, label_weight
 from .counting.state import State
-from .errors import IncompatibleState, InvalidInput, nearest, one_of
+from .errors import IncompatibleStateError, InvalidInputError, nearest, one_of
 from .exact import Ints
 from .figures.metrics import Fairness, Hidden, fairness
 from .rules.draws import check_seed
 from .rules.policies import rule_of
-from .rules.rule import Decided, Rule
+from .rules.rule import DecisionColumns, Rule
 from .settings import Policy, Settings
-from .together import IN_FORCE, Cases, Labels, decide_alike, learn_alike
+from .together import IN_FORCE, BatchRequests, Labels, decide_batch, learn_batch
 
 
 class Learner:
@@ -40,9 +40,9 @@ class Learner:
 
     def __init__(self, settings: Settings, seed: bytes, state: State | None = None) -> None:
         if not isinstance(settings, Settings):
-            raise InvalidInput(f'the settings are {settings!r}: make them with Settings(labels=("deny", "grant"))')
+            raise InvalidInputError(f'the settings are {settings!r}: make them with Settings(labels=("deny", "grant"))')
         if not isinstance(state, State | None):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the state is of type {type(state).__name__}: use a State; decode_state makes one of the bytes that "
                 "encode gave"
             )
@@ -85,7 +85,7 @@ class Learner:
         """Decide many cases by the same rule; nothing is learnt in between.
 
         Each is decided as it would be alone, by a learner that knows the groups and experts of all of them: what one
-        request brings is known to the others (``make_room``).
+        request brings is known to the others (``ensure_axes``).
 
         ``drawn`` says by id what was drawn, where a record is to be followed instead of the seed. Shadows, of whose
         draws there is no record, then count as the policy in force.
@@ -96,10 +96,10 @@ class Learner:
             return []
         for request in requests:
             self._check(request)
-        self.make_room(
+        self.ensure_axes(
             {request.group for request in requests}, {e for request in requests for e in request.predictions}
         )
-        cases = Cases(
+        cases = BatchRequests(
             [self],
             [len(requests)],
             [request.decision_id for request in requests],
@@ -107,7 +107,7 @@ class Learner:
             times,
             {} if drawn is None else {0: drawn},
         )
-        verdicts = decide_alike(cases)
+        verdicts = decide_batch(cases)
         return [
             self._decision(i, request, verdicts.by_policy, int(time))
             for i, (request, time) in enumerate(zip(requests, times, strict=True))
@@ -125,13 +125,13 @@ class Learner:
         if not labelled:
             return
         weight = self._weights([d for d, _ in labelled])
-        self.make_room({d.group for d, _ in labelled}, {expert for d, _ in labelled for expert in d.predictions})
+        self.ensure_axes({d.group for d, _ in labelled}, {expert for d, _ in labelled for expert in d.predictions})
         axes = self.state.axes
         group = np.array([axes.group_index[d.group] for d, _ in labelled], dtype=np.int64)
         predictions = self._prediction_indices([d.predictions for d, _ in labelled])
         decided = np.array([self._labels_decided(d) for d, _ in labelled], dtype=np.int64)
         row = np.zeros(len(labelled), dtype=np.int64)
-        learn_alike([self], Labels(row, times, group, truth, predictions, decided, weight))
+        learn_batch([self], Labels(row, times, group, truth, predictions, decided, weight))
 
     def counters(self, window: int | None = None) -> Counters:
         """The counters of the newest buckets, or of the lifetime."""
@@ -159,7 +159,7 @@ class Learner:
         """What a policy would do now."""
         self._check_policy(policy)
         if not self.state.axes.groups or not self.state.axes.experts:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "no group or no expert is known yet, so there is no rule: decide a request first, or name them in "
                 "the settings"
             )
@@ -169,7 +169,9 @@ class Learner:
     def merge(self, other: Learner) -> None:
         """Add what another learner has counted, from other cases, under settings with the same labels and buckets."""
         if not isinstance(other, Learner):
-            raise InvalidInput(f"{other!r} is not a learner: merge takes another one, or use state.merge for a state")
+            raise InvalidInputError(
+                f"{other!r} is not a learner: merge takes another one, or use state.merge for a state"
+            )
         self._check_groups(other.state)
         self.state.merge(other.state)
 
@@ -177,7 +179,7 @@ class Learner:
         """The whole state as bytes, to be given to ``decode_state``."""
         return encode_state(self.state)
 
-    def _decision(self, i: int, request: Request, decided: Mapping[str, Decided], at: int) -> Decision:
+    def _decision(self, i: int, request: Request, decided: Mapping[str, DecisionColumns], at: int) -> Decision:
         axes, made = self.state.axes, decided[IN_FORCE]
         expert, instance = int(made.expert[i]), int(made.instance[i])
         has_instances = self.settings.policy.has_instances
@@ -213,13 +215,13 @@ class Learner:
         assert positive is not None
         for decision in decisions:
             if decision.label != positive:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f'decision "{decision.decision_id}" was "{decision.label}", and with feedback = '
                     f'"positive-only" only the labels of "{positive}" decisions may count: drop this label'
                 )
         return np.array([label_weight(d.parts.get(positive, 0)) for d in decisions], dtype=np.int64)
 
-    def make_room(self, groups: Set[str], experts: Set[str]) -> None:
+    def ensure_axes(self, groups: Set[str], experts: Set[str]) -> None:
         """Take on groups and experts that were not met before."""
         axes = self.state.axes
         if not (groups <= axes.group_index.keys() and experts <= axes.expert_index.keys()):
@@ -233,7 +235,7 @@ class Learner:
         for label in request.predictions.values():
             self.state.axes.label(label)
         if not self.accepts(request.group):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f'request "{request.decision_id}" is of group "{request.group}", but objective '
                 f'"{self.settings.policy.objective}" is for {one_of(self.settings.groups)} only: '
                 'correct the group, or use objective "gap" or "mixture"'
@@ -241,7 +243,7 @@ class Learner:
 
     def _check_policy(self, policy: str) -> None:
         if not isinstance(policy, str) or policy not in self.policies:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f'there is no policy "{policy}": use {one_of(self.policies)}.{nearest(str(policy), self.policies)}'
             )
 
@@ -251,7 +253,7 @@ class Learner:
         theirs = (state.axes.labels, state.bucket, state.keep, state.unit)
         for what, wanted, found in zip(("labels", "bucket", "keep", "unit"), mine, theirs, strict=True):
             if wanted != found:
-                raise IncompatibleState(
+                raise IncompatibleStateError(
                     f"the state was kept with {what} = {found} and the settings say {wanted}: use the "
                     "settings it was made with, or rebuild it by replay under the new ones"
                 )
@@ -260,7 +262,7 @@ class Learner:
     def _check_groups(self, state: State) -> None:
         groups = self.settings.groups
         if self._binary and not set(state.axes.groups) <= set(groups):
-            raise IncompatibleState(
+            raise IncompatibleStateError(
                 f"the state has groups {list(state.axes.groups)} and one of the objectives is for "
                 f'{one_of(groups)} only: use a state of these, or objective "gap" or "mixture"'
             )

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from .errors import InvalidSettings, nearest, one_of
+from .errors import InvalidSettingsError, nearest, one_of
 
 PolicyName = Literal["gforce", "groupaware", "mw"]
 ObjectiveName = Literal["gap", "bound", "paper", "mixture"]
@@ -44,7 +44,7 @@ _MEANT = {
 
 def _check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise InvalidSettings(f'{field} is "{value}": use {one_of(choices)}.{nearest(value, choices)}')
+        raise InvalidSettingsError(f'{field} is "{value}": use {one_of(choices)}.{nearest(value, choices)}')
 
 
 def _check_types(settings: msgspec.Struct) -> None:
@@ -58,7 +58,7 @@ def _check_types(settings: msgspec.Struct) -> None:
         except msgspec.ValidationError as error:
             meant = _MEANT.get(field.name, "a number")
             plain = "; of NumPy's values, what .item() or .tolist() gives" if hasattr(value, "tolist") else ""
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"{field.name} is {value!r}, which is of the wrong type: use {meant}{plain}"
             ) from error
         if isinstance(value, list | set | frozenset):
@@ -82,9 +82,9 @@ class Balance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_types(self)
         for name, weight in (("regret", self.regret), *_named(self.fairness)):
             if not 0.0 <= weight <= LARGEST:
-                raise InvalidSettings(f"λ for {name} is {weight}: use a number from 0 to {LARGEST:.0f}")
+                raise InvalidSettingsError(f"λ for {name} is {weight}: use a number from 0 to {LARGEST:.0f}")
         if self.from_labels < 0:
-            raise InvalidSettings(f"from_labels is {self.from_labels}: use 0 or more")
+            raise InvalidSettingsError(f"from_labels is {self.from_labels}: use 0 or more")
 
     def of_label(self, label: str) -> float:
         return self.fairness.get(label, 1.0) if isinstance(self.fairness, dict) else self.fairness
@@ -109,15 +109,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_choice("policy", self.policy, POLICIES)
         _check_choice("objective", self.objective, OBJECTIVES)
         if isinstance(self.eta, str) and self.eta != "auto":
-            raise InvalidSettings(f'eta is "{self.eta}": use {_MEANT["eta"]}.{nearest(self.eta, ("auto",))}')
+            raise InvalidSettingsError(f'eta is "{self.eta}": use {_MEANT["eta"]}.{nearest(self.eta, ("auto",))}')
         if not isinstance(self.eta, str) and not 0.0 < self.eta < 0.5:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"eta is {self.eta}: the learning rate lies strictly between 0 and 0.5. "
                 'Use 0.35 (the default) or "auto".'
             )
         starts = [balance.from_labels for balance in self.balance]
         if not starts or starts[0] != 0 or starts != sorted(set(starts)):
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"the balance schedule starts at {starts}: the first from_labels must be 0 and "
                 "each later one larger than the one before"
             )
@@ -162,7 +162,9 @@ class Prior(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_types(self)
         for field in self.__struct_fields__:
             if not 0.0 < getattr(self, field) <= 1e6:
-                raise InvalidSettings(f"prior {field} is {getattr(self, field)}: use a positive number up to a million")
+                raise InvalidSettingsError(
+                    f"prior {field} is {getattr(self, field)}: use a positive number up to a million"
+                )
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -173,7 +175,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     >>> Settings(labels=("deny", "grant"), positive="grnat")
     Traceback (most recent call last):
     ...
-    processor.core.errors.InvalidSettings: positive is "grnat", which is not a label: ... Did you mean "grant"?
+    processor.core.errors.InvalidSettingsError: positive is "grnat", which is not a label: ... Did you mean "grant"?
     """
 
     labels: tuple[str, ...]
@@ -198,11 +200,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         _check_types(self)
         for what, given in (("groups", self.groups), ("experts", self.experts)):
             if len(set(given)) != len(given):
-                raise InvalidSettings(f"{what} are {list(given)}: name each once")
+                raise InvalidSettingsError(f"{what} are {list(given)}: name each once")
         if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:
-            raise InvalidSettings(f"labels are {list(self.labels)}: name at least two, each once")
+            raise InvalidSettingsError(f"labels are {list(self.labels)}: name at least two, each once")
         if self.positive is not None and self.positive not in self.labels:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f'positive is "{self.positive}", which is not a label: use {one_of(self.labels)}.'
                 + nearest(self.positive, self.labels)
             )
@@ -210,18 +212,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             self._check_policy(policy)
         names = [policy.name for policy in self.shadows]
         if len(set(names)) != len(names):
-            raise InvalidSettings(f"two shadow policies have the same name in {names}: keep one of each")
+            raise InvalidSettingsError(f"two shadow policies have the same name in {names}: keep one of each")
         self._check_feedback()
         self._check_buckets()
 
     def _check_policy(self, policy: Policy) -> None:
         if policy.is_binary and len(self.labels) != 2:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f'objective "{policy.objective}" is for two labels and there are {len(self.labels)} '
                 f'{list(self.labels)}: use "gap" or "mixture"'
             )
         if policy.is_binary and len(self.groups) != 2:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f'objective "{policy.objective}" is for exactly two groups and settings name {len(self.groups)} '
                 f'{list(self.groups)}: name both in groups, or use "gap" or "mixture"'
             )
@@ -229,7 +231,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if isinstance(balance.fairness, dict):
                 for label in balance.fairness:
                     if label not in self.labels:
-                        raise InvalidSettings(
+                        raise InvalidSettingsError(
                             f'λ is set for "{label}", which is not a label: use {one_of(self.labels)}.'
                             + nearest(label, self.labels)
                         )
@@ -238,18 +240,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         _check_choice("feedback", self.feedback, ("all", "positive-only"))
         if self.feedback == "all":
             if self.explore is not None:
-                raise InvalidSettings(
+                raise InvalidSettingsError(
                     f'explore is {self.explore}, but only feedback = "positive-only" explores: '
                     "remove explore or change feedback"
                 )
             return
         if len(self.labels) != 2 or self.positive is None:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 'feedback = "positive-only" needs two labels and positive = "…", the label whose '
                 f"decisions get feedback; labels are {list(self.labels)}, positive is {self.positive!r}"
             )
         if self.explore is None or not MIN_EXPLORE <= self.explore < 1.0:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f'feedback = "positive-only" needs explore, the least probability of a positive decision, '
                 f"from {MIN_EXPLORE} to below 1; it is {self.explore}. There is no default because it is a "
                 "business decision: without it, whoever is refused is never learnt about."
@@ -258,8 +260,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def _check_buckets(self) -> None:
         for field in ("bucket", "keep"):
             if not 1 <= getattr(self, field) <= 1 << 53:
-                raise InvalidSettings(f"{field} is {getattr(self, field)}: use a whole number from 1 to 2⁵³")
+                raise InvalidSettingsError(f"{field} is {getattr(self, field)}: use a whole number from 1 to 2⁵³")
         if self.window is not None and not 1 <= self.window <= self.keep:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"window is {self.window} buckets but {self.keep} are kept: use 1 to {self.keep}, or raise keep"
             )

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .advice import Advice, Panel, Piece
+from .advice import Advice, AdvicePiece, Panel
 from .cases import Drawn
 from .counting.axes import Axes
 from .counting.counters import ABSENT, Counters
 from .exact import Indices, Ints
 from .rules.draws import uniforms
 from .rules.policies import rules_of
-from .rules.rule import Decided, Questions, decide, distinct
+from .rules.rule import DecisionColumns, RequestColumns, decide, distinct
 
 if TYPE_CHECKING:
     from .learner import Learner
@@ -36,7 +36,7 @@ MOST = 131_072
 
 
 @dataclass(frozen=True)
-class Cases:
+class BatchRequests:
     """Requests to learners of one kind, which know their groups, experts and labels already."""
 
     learners: Sequence[Learner]
@@ -61,24 +61,26 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class PolicyDecisions:
     """What was decided, one entry per case, as indices into the axes of its learner's state."""
 
     group: Ints
     predictions: Indices
     """[n, f]; ``ABSENT`` where an expert said nothing"""
-    by_policy: Mapping[str, Decided]
+    by_policy: Mapping[str, DecisionColumns]
 
     @property
-    def in_force(self) -> Decided:
+    def in_force(self) -> DecisionColumns:
         return self.by_policy[IN_FORCE]
 
-    def part(self, which: slice) -> Verdicts:
-        return Verdicts(
+    def part(self, which: slice) -> PolicyDecisions:
+        return PolicyDecisions(
             self.group[which],
             self.predictions[which],
             {
-                name: Decided(made.label[which], made.instance[which], made.expert[which], made.probabilities[which])
+                name: DecisionColumns(
+                    made.label[which], made.instance[which], made.expert[which], made.probabilities[which]
+                )
                 for name, made in self.by_policy.items()
             },
         )
@@ -101,14 +103,14 @@ class Labels:
     weight: Ints | None = None
 
 
-def decide_alike(cases: Cases) -> Verdicts:
+def decide_batch(cases: BatchRequests) -> PolicyDecisions:
     """Decide, and count the decisions."""
     learners = cases.learners
     first = learners[0]
     settings, labels = first.settings, first.state.axes.labels
     group, predictions = _indices(cases)
     draws = uniforms([(learner.seed, cases.ids[part]) for learner, part in zip(learners, cases.parts, strict=True)])
-    asked = Questions(cases.row, group, predictions, draws)
+    asked = RequestColumns(cases.row, group, predictions, draws)
     counters = Counters.stack([learner.state.window(settings.window) for learner in learners])
     explore = None
     if settings.feedback == "positive-only":
@@ -116,7 +118,7 @@ def decide_alike(cases: Cases) -> Verdicts:
         assert settings.explore is not None
         explore = (labels.index(settings.positive), settings.explore)
     rules = rules_of(first.policies, counters, labels, settings.prior)
-    verdicts = Verdicts(group, predictions, decide(rules, asked, len(labels), explore, published=IN_FORCE))
+    verdicts = PolicyDecisions(group, predictions, decide(rules, asked, len(labels), explore, published=IN_FORCE))
     for number, drawn in cases.drawn.items():
         part = cases.parts[number]
         _follow(learners[number].state.axes, cases.ids[part], drawn, verdicts.part(part))
@@ -124,7 +126,7 @@ def decide_alike(cases: Cases) -> Verdicts:
     return verdicts
 
 
-def learn_alike(learners: Sequence[Learner], labels: Labels) -> None:
+def learn_batch(learners: Sequence[Learner], labels: Labels) -> None:
     """Join the labels of learners of one kind; the order does not matter."""
     _add(
         learners,
@@ -148,11 +150,11 @@ def slices(lengths: Sequence[int]) -> list[slice]:
     return found
 
 
-def _indices(cases: Cases) -> tuple[Ints, Indices]:
+def _indices(cases: BatchRequests) -> tuple[Ints, Indices]:
     """Groups [n] and predictions [n, f]."""
     group: list[int] = []
     rows: list[bytes] = []
-    pieces: list[Sequence[Piece]] = []
+    pieces: list[Sequence[AdvicePiece]] = []
     parts = zip([learner.state.axes for learner in cases.learners], cases.parts, strict=True)
     for _, alike in groupby(parts, lambda part: id(part[0])):  # axes with the same names are shared
         some = list(alike)
@@ -200,7 +202,7 @@ class _Groups(dict[Panel, int]):
         return group
 
 
-class _Rows(dict[Piece, bytes]):
+class _Rows(dict[AdvicePiece, bytes]):
     """What a piece of advice says, as a row of numbers, each worked out once: the index of the label plus one for each
     of its experts, 0 for others. Pieces of one request are from different experts: their rows add up."""
 
@@ -210,7 +212,7 @@ class _Rows(dict[Piece, bytes]):
     def __init__(self, axes: Axes) -> None:
         self._axes = axes
 
-    def __missing__(self, piece: Piece) -> bytes:
+    def __missing__(self, piece: AdvicePiece) -> bytes:
         experts, labels = self._axes.expert_index, self._axes.label_index
         row = [0] * len(experts)
         for expert, label in zip(piece.experts, piece.labels, strict=True):
@@ -228,7 +230,7 @@ def _known_of(axes: Axes) -> _Known:
     return _Known(axes)
 
 
-def _follow(axes: Axes, ids: Sequence[str], drawn: Mapping[str, Drawn], verdict: Verdicts) -> None:
+def _follow(axes: Axes, ids: Sequence[str], drawn: Mapping[str, Drawn], verdict: PolicyDecisions) -> None:
     """Put what was drawn according to the record in place of our own draws; shadows then count as in force."""
     made = verdict.in_force
     for i, decision_id in enumerate(ids):

@@ -24,7 +24,7 @@ DELAYS = ("none", "uniform:0-2000", "geometric:500", "fixed:3000", "uniform:0-20
 POLICIES = (lineup.GAP, lineup.MIXTURE, lineup.GROUPAWARE)
 
 
-class Row(msgspec.Struct, frozen=True):
+class DelayRow(msgspec.Struct, frozen=True):
     """One policy under one distribution of delays."""
 
     delay: str
@@ -37,7 +37,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Task:
+class DelayTask:
     delay: Delay
     mu_b: float
     runs: range
@@ -46,7 +46,7 @@ class Task:
     points: tuple[int, ...]
 
 
-def work(task: Task) -> list[tuple[Scores, Floats]]:
+def work(task: DelayTask) -> list[tuple[Scores, Floats]]:
     """The scores of each policy, and its gap so far at each point."""
     rng = np.random.default_rng([task.seed, task.runs.start])
     cases = paper_population(task.mu_b).draw(rng, len(task.runs), task.rounds)
@@ -62,7 +62,7 @@ def experiment(
     """Run, print, draw and write."""
     points = tuple(int(p) for p in np.unique(np.geomspace(min(100, rounds), rounds, 40).round()))
     kinds = [Delay.parse(text) for text in delays]
-    tasks = [Task(kind, mu_b, part, rounds, seed, points) for kind in kinds for part in chunks(runs)]
+    tasks = [DelayTask(kind, mu_b, part, rounds, seed, points) for kind in kinds for part in chunks(runs)]
     results = in_parallel("delay", work, tasks)
     rows, curves = [], {}
     for kind in kinds:
@@ -82,8 +82,8 @@ def experiment(
     )
 
 
-def _row(delay: Delay, policy: Policy, scores: Scores) -> Row:
-    return Row(
+def _row(delay: Delay, policy: Policy, scores: Scores) -> DelayRow:
+    return DelayRow(
         delay=delay.describe(),
         policy=policy.policy,
         objective=lineup.objective_of(policy),
@@ -94,7 +94,7 @@ def _row(delay: Delay, policy: Policy, scores: Scores) -> Row:
     )
 
 
-def _print(rows: list[Row], runs: int, rounds: int, mu_b: float) -> None:
+def _print(rows: list[DelayRow], runs: int, rounds: int, mu_b: float) -> None:
     table(
         f"Labels that come late, μ_B = {mu_b:g}",
         ["delay in rounds", "policy", "FPR gap", "FNR gap", "loss", "regret"],

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from processor.core.errors import GForceError, InvalidInput
+from processor.core.errors import GForceError, InvalidInputError
 from producers.datasets import Dataset
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ LEAST_ROWS = 20
 """The MLP sets a tenth of the rows aside to know when to stop, and that tenth must hold both labels."""
 
 
-class ExperimentsNotInstalled(GForceError, ImportError):
+class ExperimentsNotInstalledError(GForceError, ImportError):
     """The packages only the experiments need are missing."""
 
 
@@ -106,7 +106,7 @@ def _answers(expert: Classifier, dataset: Dataset, training: Ints, online: Ints)
 def _check_training(dataset: Dataset, training: Ints) -> None:
     rows, labels = len(training), np.bincount(dataset.label[training], minlength=2)
     if rows < LEAST_ROWS or labels.min() < 2:
-        raise InvalidInput(
+        raise InvalidInputError(
             f'data set "{dataset.name}": {len(dataset.label)} rows less {dataset.rounds} online leave {rows} '
             f"for training, with {labels[0]} and {labels[1]} of its two labels; experts need {LEAST_ROWS}, "
             "and 2 of each label. Check that the files are complete."
@@ -123,7 +123,7 @@ def _experts(seed: int) -> dict[str, Classifier]:
         from sklearn.svm import SVC, LinearSVC
         from sklearn.tree import DecisionTreeClassifier
     except ImportError as missing:
-        raise ExperimentsNotInstalled(
+        raise ExperimentsNotInstalledError(
             f'the experts need scikit-learn ({missing}): pip install "gforce[experiments]"'
         ) from missing
 

@@ -15,10 +15,10 @@ from . import lineup
 
 if TYPE_CHECKING:
     from .pareto import Point
-    from .real import Row as RealRow
+    from .real import RealRow as RealRow
     from .scores import Figure
-    from .stress import Row as StressRow
-    from .synthetic import Row as SyntheticRow
+    from .stress import StressRow as StressRow
+    from .synthetic import SyntheticRow as SyntheticRow
 
 BAR_POLICIES = (lineup.GROUPAWARE.name, lineup.PAPER.name, lineup.GAP.name)
 

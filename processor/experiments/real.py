@@ -37,7 +37,7 @@ PUBLISHED = {
 }
 
 
-class Row(msgspec.Struct, frozen=True):
+class RealRow(msgspec.Struct, frozen=True):
     """One policy on one data set, averaged over splits."""
 
     dataset: str
@@ -65,7 +65,7 @@ class Expert(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Task:
+class RealTask:
     dataset: Dataset
     split: int
     seed: int
@@ -73,7 +73,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SplitOutcome:
     """One split: per policy the mean scores over arrival orders and the gap over time."""
 
     gaps: Floats
@@ -89,7 +89,7 @@ class Outcome:
     """[expert, (fpr gap, fnr gap, error rate gap, loss)]"""
 
 
-def work(task: Task) -> Outcome:
+def work(task: RealTask) -> SplitOutcome:
     split = predictions(task.dataset, seed=1_000 * task.seed + task.split)
     rng = np.random.default_rng([task.seed, task.split])
     order = np.stack([rng.permutation(len(split.label)) for _ in range(ORDERS)])
@@ -99,7 +99,7 @@ def work(task: Task) -> Outcome:
     scores = [score(cases, run) for run in runs]
     fairness = expert_fairness(split)
     loss = (split.predictions != split.label[:, None]).mean(axis=0)
-    return Outcome(
+    return SplitOutcome(
         gaps=np.stack([s.gap_by_label.mean(axis=0) for s in scores]),
         error_gap=np.array([_error_rate_gap(cases, s).mean() for s in scores]),
         loss=np.array([s.loss.mean() for s in scores]),
@@ -132,13 +132,13 @@ def experiment(
     names: Sequence[str], data_dir: Path, splits: int | None, seed: int, folder: Path, json: Path | None
 ) -> None:
     """Run, print, draw and write."""
-    rows: list[Row] = []
+    rows: list[RealRow] = []
     experts: list[Expert] = []
     attainable: dict[str, Figure] = {}
     for name in names:
         dataset = load(name, data_dir)
         points = tuple(int(p) for p in np.unique(np.geomspace(50, dataset.rounds, 60).round()))
-        tasks = [Task(dataset, i, seed, points) for i in range(splits or SPLITS[name])]
+        tasks = [RealTask(dataset, i, seed, points) for i in range(splits or SPLITS[name])]
         outcomes = in_parallel(f"{name}: train and decide", work, tasks)
         rows += [_row(name, i, policy, outcomes) for i, policy in enumerate(POLICIES)]
         experts += [_expert(name, i, outcomes) for i in range(len(EXPERTS))]
@@ -164,11 +164,11 @@ def experiment(
     save_figure(figures.real_gaps(rows, attainable), folder, "real")
 
 
-def _row(name: str, i: int, policy: Policy, outcomes: list[Outcome]) -> Row:
+def _row(name: str, i: int, policy: Policy, outcomes: list[SplitOutcome]) -> RealRow:
     gaps = np.stack([o.gaps[i] for o in outcomes])
     reproduces = lineup.objective_of(policy) in (None, "paper")
     printed = PUBLISHED.get((name, policy.policy)) if reproduces else None
-    return Row(
+    return RealRow(
         dataset=name,
         policy=policy.policy,
         objective=lineup.objective_of(policy),
@@ -183,16 +183,16 @@ def _row(name: str, i: int, policy: Policy, outcomes: list[Outcome]) -> Row:
     )
 
 
-def _expert(name: str, i: int, outcomes: list[Outcome]) -> Expert:
+def _expert(name: str, i: int, outcomes: list[SplitOutcome]) -> Expert:
     figures_ = [Figure.of(np.array([o.experts[i, k] for o in outcomes])) for k in range(4)]
     return Expert(name, EXPERTS[i], *figures_)
 
 
-def _splits(rows: list[Row]) -> str:
+def _splits(rows: list[RealRow]) -> str:
     return ", ".join(f"{splits} ({name})" for name, splits in {row.dataset: row.splits for row in rows}.items())
 
 
-def _print(rows: list[Row], experts: list[Expert], attainable: dict[str, Figure]) -> None:
+def _print(rows: list[RealRow], experts: list[Expert], attainable: dict[str, Figure]) -> None:
     table(
         "Real data, five trained experts, fresh random splits",
         ["data set", "policy", "FPR gap", "FNR gap", "worst", "attainable", "published", "loss", "regret"],

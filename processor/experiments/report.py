@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from processor import __version__
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.terminal import terminal
 
 console = terminal(piped_width=120)
@@ -24,7 +24,9 @@ def checked_json(path: Path | None) -> Path | None:
     if path == STANDARD_OUTPUT:
         console.stderr = True  # the table goes where it does not mix with the figures
     elif path is not None and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
-        raise InvalidInput(f"cannot write the figures to {path}: name a file in a folder that exists and is yours.")
+        raise InvalidInputError(
+            f"cannot write the figures to {path}: name a file in a folder that exists and is yours."
+        )
     return path
 
 
@@ -33,11 +35,13 @@ def checked_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"cannot make the folder {folder} for the pictures: {error.strerror}. Name another with --figures."
         ) from None
     if not os.access(folder, os.W_OK):
-        raise InvalidInput(f"the folder {folder} for the pictures is not yours to write: name another with --figures.")
+        raise InvalidInputError(
+            f"the folder {folder} for the pictures is not yours to write: name another with --figures."
+        )
     return folder
 
 
@@ -91,7 +95,9 @@ def write_json(path: Path | None, experiment: str, settings: dict[str, Any], bod
     try:
         path.write_bytes(text)
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}. Name a file in a folder that exists.") from None
+        raise InvalidInputError(
+            f"cannot write {path}: {error.strerror}. Name a file in a folder that exists."
+        ) from None
     console.print(f"  figures as JSON: {path}", highlight=False)
 
 

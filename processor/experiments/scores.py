@@ -13,7 +13,7 @@ from processor.core.exact import Floats
 from processor.core.settings import Prior
 from producers.synthetic import Cases
 
-from .simulate import Run
+from .simulate import SimulatedRun
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Scores(msgspec.Struct, frozen=True):
         return cls(*(np.concatenate([getattr(p, f) for p in parts]) for f in cls.__struct_fields__))
 
 
-def score(cases: Cases, run: Run, start: int = 0, stop: int | None = None) -> Scores:
+def score(cases: Cases, run: SimulatedRun, start: int = 0, stop: int | None = None) -> Scores:
     """The scores of rounds ``start`` to ``stop``.
 
     Error rates are expected ones: the probability the policy gave to a wrong decision, averaged over a cell. The
@@ -93,7 +93,7 @@ def cell_means(cases: Cases, values: Floats) -> Floats:
     return means.reshape(cases.runs, groups, labels)
 
 
-def running_gap(cases: Cases, run: Run, at: Sequence[int]) -> Floats:
+def running_gap(cases: Cases, run: SimulatedRun, at: Sequence[int]) -> Floats:
     """[len(at), run, y]: the gap over all rounds up to each point."""
     return np.stack([score(cases, run, 0, stop).gap_by_label for stop in at])
 

@@ -12,7 +12,7 @@ from processor.core import Axes, Counters, Policy, rule_of
 from processor.core.counting.counters import WEIGHT_UNIT
 from processor.core.exact import ONE, Floats, Ints, Parts
 from processor.core.rules.draws import DRAWS, draws
-from processor.core.rules.rule import Questions, Rule
+from processor.core.rules.rule import RequestColumns, Rule
 from producers.delays import NEVER
 from producers.synthetic import Cases
 
@@ -33,7 +33,7 @@ class PositiveOnly:
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulatedRun:
     """What a policy did, for every run and round."""
 
     wrong: Floats
@@ -59,7 +59,7 @@ def simulate(
     window: int | None = None,
     positive_only: PositiveOnly | None = None,
     make_rule: Callable[[Policy, Counters, tuple[str, ...]], Rule] = rule_of,
-) -> Run:
+) -> SimulatedRun:
     """Decide all cases in order of arrival.
 
     ``delays[run, round]`` says after how many rounds the label is known (default: before the next case);
@@ -69,7 +69,7 @@ def simulate(
     unit = WEIGHT_UNIT if positive_only and positive_only.weighted else 1
     total = Counters.zeros(axes, cases.runs, unit)
     ring: deque[Counters] = deque()
-    run = Run(np.empty(cases.group.shape), np.empty(cases.group.shape, dtype=np.int64), total)
+    run = SimulatedRun(np.empty(cases.group.shape), np.empty(cases.group.shape, dtype=np.int64), total)
     explore = (1, positive_only.explore) if positive_only and positive_only.explore else None
     propensity = np.zeros(cases.group.shape, dtype=np.uint64)
     known = _labels_by_block(cases, delays)
@@ -82,7 +82,7 @@ def simulate(
         group = cases.group[:, start:stop].ravel()
         label = cases.label[:, start:stop].ravel()
         predictions = cases.predictions[:, start:stop].reshape(len(group), -1)
-        asked = Questions(learner, group, predictions, uniforms[:, start:stop].reshape(-1, DRAWS))
+        asked = RequestColumns(learner, group, predictions, uniforms[:, start:stop].reshape(-1, DRAWS))
         made = rule.decide(asked, len(axes.labels), explore)
         right = made.probabilities[np.arange(len(label)), label] / ONE
         run.wrong[:, start:stop] = (1.0 - right).reshape(cases.runs, -1)
@@ -140,7 +140,7 @@ def _learn(
     total: Counters,
     ring: deque[Counters],
     cases: Cases,
-    run: Run,
+    run: SimulatedRun,
     known: tuple[Ints, Ints],
     propensity: Parts,
     positive_only: PositiveOnly | None,

@@ -28,7 +28,7 @@ UNIFORM = "uniform fallback"
 """A reading of ``mixture`` that is not the product's: see ``abstention``."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class StressRow(msgspec.Struct, frozen=True):
     """One scenario under one policy, or one part of its rounds."""
 
     scenario: str
@@ -44,7 +44,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Task:
+class StressTask:
     scenario: str
     policy: Policy
     runs: range
@@ -91,7 +91,7 @@ def skewed_experts() -> Population:
     )
 
 
-def work(task: Task) -> Parts:
+def work(task: StressTask) -> Parts:
     rng = np.random.default_rng([task.seed, task.runs.start, sorted(SCENARIOS).index(task.scenario)])
     uniforms = run_draws(task.seed, task.runs, task.rounds)
     runs, rounds, half = len(task.runs), task.rounds, task.rounds // 2
@@ -184,7 +184,7 @@ def _swapping(rng: np.random.Generator, runs: int, half: int) -> Cases:
 def experiment(runs: int, rounds: int, seed: int, folder: Path, json: Path | None) -> None:
     """Run, print, draw and write."""
     tasks = [
-        Task(scenario, policy, part, rounds, seed)
+        StressTask(scenario, policy, part, rounds, seed)
         for scenario, policies in SCENARIOS.items()
         for policy in policies
         for part in chunks(runs)
@@ -209,9 +209,9 @@ def experiment(runs: int, rounds: int, seed: int, folder: Path, json: Path | Non
     save_figure(figures.stress_gaps(rows), folder, "stress")
 
 
-def _row(scenario: str, part: str, policy: Policy, scores: Scores) -> Row:
+def _row(scenario: str, part: str, policy: Policy, scores: Scores) -> StressRow:
     gaps = [Figure.of(scores.gap_by_label[:, y]) for y in range(scores.gap_by_label.shape[1])]
-    return Row(
+    return StressRow(
         scenario=scenario,
         part=part,
         policy=policy.policy,
@@ -223,7 +223,7 @@ def _row(scenario: str, part: str, policy: Policy, scores: Scores) -> Row:
     )
 
 
-def _print(rows: list[Row], limit: float, settled: dict[str, LongRun], runs: int, rounds: int) -> None:
+def _print(rows: list[StressRow], limit: float, settled: dict[str, LongRun], runs: int, rounds: int) -> None:
     table(
         "Under stress",
         ["scenario", "part", "policy", "gaps by label", "loss", "expected"],

@@ -40,7 +40,7 @@ PUBLISHED = {
 """FPR and FNR gaps as printed in the paper, for p_A = 0.9 and μ_A = 0.7."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class SyntheticRow(msgspec.Struct, frozen=True):
     """One policy in one setting."""
 
     mu_b: float
@@ -73,7 +73,7 @@ BARS = {"imbalanced": Setting(0.9, 0.7, 0.3), "balanced": Setting(0.5, 0.5, 0.5)
 
 
 @dataclass(frozen=True)
-class Task:
+class SyntheticTask:
     setting: Setting
     policies: tuple[Policy, ...]
     runs: range
@@ -81,7 +81,7 @@ class Task:
     seed: int
 
 
-def work(task: Task) -> list[Scores]:
+def work(task: SyntheticTask) -> list[Scores]:
     """All policies on the same cases with the same draws."""
     numbers = [task.seed, task.runs.start, *(round(1e6 * v) for v in vars(task.setting).values())]
     cases = task.setting.population.draw(np.random.default_rng(numbers), len(task.runs), task.rounds)
@@ -93,7 +93,7 @@ def compare(
     title: str, settings: Sequence[Setting], policies: tuple[Policy, ...], runs: int, rounds: int, seed: int
 ) -> list[list[Scores]]:
     """[setting][policy]: the scores of all runs."""
-    tasks = [Task(setting, policies, part, rounds, seed) for setting in settings for part in chunks(runs)]
+    tasks = [SyntheticTask(setting, policies, part, rounds, seed) for setting in settings for part in chunks(runs)]
     results = in_parallel(title, work, tasks)
     return [
         [
@@ -146,12 +146,12 @@ def experiment(
     )
 
 
-def _row(setting: Setting, policy: Policy, scores: Scores) -> Row:
+def _row(setting: Setting, policy: Policy, scores: Scores) -> SyntheticRow:
     printed = None
     reproduces = lineup.objective_of(policy) in (None, "paper")
     if reproduces and (setting.p_a, setting.mu_a) == (0.9, 0.7):
         printed = PUBLISHED[policy.policy].get(setting.mu_b)
-    return Row(
+    return SyntheticRow(
         mu_b=setting.mu_b,
         policy=policy.policy,
         objective=lineup.objective_of(policy),
@@ -172,7 +172,7 @@ def fair_loss(setting: Setting) -> float:
     return least_fair_loss(population.error, population.share, population.base_rate).figure
 
 
-def _print(rows: list[Row], limits: dict[float, float], runs: int, rounds: int) -> None:
+def _print(rows: list[SyntheticRow], limits: dict[float, float], runs: int, rounds: int) -> None:
     cells = []
     for row in rows:
         name = f"gforce/{row.objective}" if row.objective else row.policy

@@ -22,9 +22,9 @@ from .watch_streams import (
     SHARES,
     STREAMS_PER_TASK,
     UNFAIR_PAIRS,
-    Outcome,
     Scenario,
-    Task,
+    StreamOutcomes,
+    StreamTask,
     boundary,
     detection,
     recovery,
@@ -58,7 +58,7 @@ class Detection(msgspec.Struct, frozen=True):
     """share that raised no tolerance alarm in the pairs looked at"""
 
 
-class Recovery(msgspec.Struct, frozen=True):
+class RecoveryRow(msgspec.Struct, frozen=True):
     groups: str
     streams: int
     median: float
@@ -94,20 +94,20 @@ def experiment(runs: int, learner_runs: int, seed: int, folder: Path, json: Path
     save_figure(watch_figure.drift_and_recovery(seed), folder, "watch")
 
 
-def _run(plan: dict[Scenario, int], seed: int) -> dict[Scenario, Outcome]:
+def _run(plan: dict[Scenario, int], seed: int) -> dict[Scenario, StreamOutcomes]:
     tasks = [
-        Task(scenario, range(start, min(start + STREAMS_PER_TASK, runs)), seed)
+        StreamTask(scenario, range(start, min(start + STREAMS_PER_TASK, runs)), seed)
         for scenario, runs in plan.items()
         for start in range(0, runs, STREAMS_PER_TASK)
     ]
     results = in_parallel("watch", work, tasks)
     return {
-        scenario: Outcome.joined([r for t, r in zip(tasks, results, strict=True) if t.scenario == scenario])
+        scenario: StreamOutcomes.joined([r for t, r in zip(tasks, results, strict=True) if t.scenario == scenario])
         for scenario in plan
     }
 
 
-def _false_alarms(scenario: Scenario, outcome: Outcome) -> FalseAlarms:
+def _false_alarms(scenario: Scenario, outcome: StreamOutcomes) -> FalseAlarms:
     streams, settings = len(outcome.tolerance), scenario.settings
     ((pairs, gap),) = scenario.phases
     alarms = int(outcome.alarms.sum())
@@ -123,7 +123,7 @@ def _false_alarms(scenario: Scenario, outcome: Outcome) -> FalseAlarms:
     )
 
 
-def _detection(scenario: Scenario, outcome: Outcome) -> Detection:
+def _detection(scenario: Scenario, outcome: StreamOutcomes) -> Detection:
     (fair, _), (_, gap) = scenario.phases
     clean = outcome.early == 0
     return Detection(
@@ -137,11 +137,11 @@ def _detection(scenario: Scenario, outcome: Outcome) -> Detection:
     )
 
 
-def _recovery(share: float, done: dict[Scenario, Outcome]) -> Recovery:
+def _recovery(share: float, done: dict[Scenario, StreamOutcomes]) -> RecoveryRow:
     outcome = done[recovery(share)]
     cleared = outcome.cleared[outcome.drifting == 1]
     turned = done[turning(share)]
-    return Recovery(
+    return RecoveryRow(
         groups=recovery(share).group_sizes,
         streams=len(cleared),
         median=_median(cleared),
@@ -163,7 +163,7 @@ def _quantile(when: Ints, part: float) -> float:
     return float(np.quantile(np.where(when == NEVER, np.inf, when), part, method="inverted_cdf"))
 
 
-def _print(false_alarms: Sequence[FalseAlarms], found: Sequence[Detection], recovered: Sequence[Recovery]) -> None:
+def _print(false_alarms: Sequence[FalseAlarms], found: Sequence[Detection], recovered: Sequence[RecoveryRow]) -> None:
     percent: Callable[[float], str] = "{:.1%}".format
     table(
         "False alarms",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from processor.core.exact import Floats
-from processor.core.watching.watch import Change, StreamFigures, Watch, WatchSettings
+from processor.core.watching.watch import AlertChange, SequentialTestState, Watch, WatchSettings
 
 from .figures import canvas
 
@@ -28,11 +28,11 @@ def drift_and_recovery(seed: int) -> Any:
     """The rates of two groups, and the wealth of the tests as shares of their thresholds."""
     labels = _labels(np.random.default_rng([seed, 9]))
     watch = Watch.new(WatchSettings(), labels=1, declared_groups=2)
-    states: list[StreamFigures] = []
-    changes: list[Change] = []
+    states: list[SequentialTestState] = []
+    changes: list[AlertChange] = []
     for start in range(0, len(labels), EVERY):
         changes += watch.observe(labels[start : start + EVERY])
-        states += watch.streams or [StreamFigures(**_NOTHING)]
+        states += watch.streams or [SequentialTestState(**_NOTHING)]
     figure, axes = canvas(2, 1, size=(9, 6), sharex=True, height_ratios=(2, 3))
     _rates(axes[0], labels)
     _wealths(axes[1], states, changes)
@@ -81,7 +81,7 @@ def _moving(wrong: Floats) -> Floats:
     return mean
 
 
-def _wealths(axis: Any, states: list[StreamFigures], changes: list[Change]) -> None:
+def _wealths(axis: Any, states: list[SequentialTestState], changes: list[AlertChange]) -> None:
     for name, colour, values in (
         ("tolerance test", TOLERANCE, [state.tolerance for state in states]),
         ("drift detector", DRIFT, [state.drift for state in states]),

@@ -27,7 +27,7 @@ DELAYS = ("none", "uniform:0-2000")
 LEARNING = (50, 0)
 
 
-class Row(msgspec.Struct, frozen=True):
+class LearnerAlarmRow(msgspec.Struct, frozen=True):
     """Share of runs that raised something."""
 
     mu_b: float
@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Task:
+class LearnerAlarmTask:
     mu_b: float
     delay: Delay
     runs: range
@@ -57,7 +57,7 @@ class Raised:
     gaps: list[float]
 
 
-def work(task: Task) -> Raised:
+def work(task: LearnerAlarmTask) -> Raised:
     """Let the learner decide, then show its labels to the watch as they came."""
     rng = np.random.default_rng([task.seed, task.runs.start, round(1e6 * task.mu_b)])
     cases = paper_population(task.mu_b).draw(rng, len(task.runs), ROUNDS)
@@ -87,9 +87,9 @@ def work(task: Task) -> Raised:
     return Raised(tolerance, drift, gaps.tolist())
 
 
-def rows(runs: int, seed: int) -> list[Row]:
+def rows(runs: int, seed: int) -> list[LearnerAlarmRow]:
     settings = [(mu_b, Delay.parse(delay)) for mu_b in MU_B for delay in DELAYS]
-    tasks = [Task(mu_b, delay, part, seed) for mu_b, delay in settings for part in chunks(runs)]
+    tasks = [LearnerAlarmTask(mu_b, delay, part, seed) for mu_b, delay in settings for part in chunks(runs)]
     results = in_parallel("learner", work, tasks)
     found = []
     for mu_b, delay in settings:
@@ -98,10 +98,10 @@ def rows(runs: int, seed: int) -> list[Row]:
     return found
 
 
-def _row(mu_b: float, delay: Delay, learning: int, parts: Sequence[Raised]) -> Row:
+def _row(mu_b: float, delay: Delay, learning: int, parts: Sequence[Raised]) -> LearnerAlarmRow:
     tolerance = [raised for part in parts for raised in part.tolerance[learning]]
     drift = [raised for part in parts for raised in part.drift[learning]]
-    return Row(
+    return LearnerAlarmRow(
         mu_b=mu_b,
         delay=delay.describe(),
         learning=learning,
@@ -112,7 +112,7 @@ def _row(mu_b: float, delay: Delay, learning: int, parts: Sequence[Raised]) -> R
     )
 
 
-def show(found: Sequence[Row]) -> None:
+def show(found: Sequence[LearnerAlarmRow]) -> None:
     table(
         "Alarms of a fair learner, from its first round",
         ["μ_B", "delay in rounds", "learning phase", "tolerance", "drift", "final gap"],

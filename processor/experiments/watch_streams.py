@@ -48,14 +48,14 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Task:
+class StreamTask:
     scenario: Scenario
     streams: range
     seed: int
 
 
 @dataclass
-class Outcome:
+class StreamOutcomes:
     """One entry per stream; pairs are counted from the start of the last phase, and ``NEVER`` if it did not happen."""
 
     tolerance: Ints
@@ -71,20 +71,20 @@ class Outcome:
     """the z-test raised in the last phase"""
 
     @classmethod
-    def nothing(cls, streams: int) -> Outcome:
+    def nothing(cls, streams: int) -> StreamOutcomes:
         return cls(*(np.full(streams, NEVER) for _ in range(3)), *(np.zeros(streams, np.int64) for _ in range(4)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Outcome]) -> Outcome:
+    def joined(cls, parts: Sequence[StreamOutcomes]) -> StreamOutcomes:
         return cls(*(np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])))
 
 
-def work(task: Task) -> Outcome:
+def work(task: StreamTask) -> StreamOutcomes:
     """Run all streams of a task, pair by pair."""
     scenario, count = task.scenario, len(task.streams)
     rng = np.random.default_rng([task.seed, task.streams.start, *scenario.name.encode()])
     streams = Streams(scenario.settings, count)
-    outcome = Outcome.nothing(count)
+    outcome = StreamOutcomes.nothing(count)
     *earlier, (pairs, gap) = scenario.phases
     for before, its_gap in earlier:
         for drawn in draw_pairs(rng, count, before, scenario.share, *_rates(its_gap)):
@@ -103,7 +103,7 @@ def work(task: Task) -> Outcome:
     return outcome
 
 
-def _note(outcome: Outcome, streams: Streams, x: Floats, start: int, restart: bool) -> None:
+def _note(outcome: StreamOutcomes, streams: Streams, x: Floats, start: int, restart: bool) -> None:
     events = streams.pair(x)
     for happened, when in (
         (events.tolerance, outcome.tolerance),
@@ -117,7 +117,7 @@ def _note(outcome: Outcome, streams: Streams, x: Floats, start: int, restart: bo
         streams.forget_drift(events.drift)
 
 
-def _seen_enough(outcome: Outcome, streams: Streams) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _seen_enough(outcome: StreamOutcomes, streams: Streams) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Everything that is measured in the last phase has happened."""
     drift = np.where(outcome.drifting > 0, outcome.cleared != NEVER, outcome.drift != NEVER)
     enough: np.ndarray[Any, np.dtype[np.bool_]] = streams.tolerance_raised & drift

@@ -12,20 +12,20 @@ from processor.adapters.kafka.admin import delete_records
 from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.kafka.output import KafkaOutput
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.adapters.redis.store import RedisStore
-from processor.core.stream.partition import RulesFor
-from processor.core.stream.step import Terms
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.partition import SettingsFor
+from processor.core.stream.step import StreamSettings
+from processor.core.stream.tenant import TenantSettings
 
-from .config import Config, UnknownTenant, canonical, digest, tenant_settings
+from .config import Config, UnknownTenantError, canonical, digest, tenant_settings
 from .loop.aside import in_order
-from .loop.recovery import Topics
-from .loop.worker import Pace, Worker
+from .loop.topics import TopicNames
+from .loop.worker import LoopSettings, Worker
 
 Notify = Callable[[str, dict[str, object]], None]
 
-SWEEP = 10_000
+MAX_DUE_ENTRIES_PER_BATCH = 10_000
 """Entries of due slots that a batch looks at: Redis looks them up and takes the writes within some 50 ms each."""
 STORE_THREADS = 2
 """Or a partition would wait until the store has been told of all others."""
@@ -34,24 +34,24 @@ SIZES = ("receive.message.max.bytes", "fetch.max.bytes", "fetch.message.max.byte
 """What the reader must have in common with the member of the group: both can read the same records then."""
 
 
-def topics_of(config: Config) -> Topics:
-    return Topics(**config.topics.full())
+def topics_of(config: Config) -> TopicNames:
+    return TopicNames(**config.topics.full())
 
 
-def terms_of(config: Config) -> Terms:
-    return Terms(
+def stream_settings(config: Config) -> StreamSettings:
+    return StreamSettings(
         limits=config.limits,
-        rules_for=rules_of(config),
+        settings_for=tenant_settings_of(config),
         max_future=config.processing.max_future_ms,
         slot=config.processing.slot_ms,
-        sweep=SWEEP,
+        sweep=MAX_DUE_ENTRIES_PER_BATCH,
     )
 
 
-def pace_of(config: Config) -> Pace:
+def loop_settings(config: Config) -> LoopSettings:
     """Budgets are parts of the transaction timeout: with one call to the store and the commit there must be room."""
     processing, timeout = config.processing, config.kafka.transaction_timeout_ms
-    return Pace(
+    return LoopSettings(
         commit_interval=processing.commit_interval_ms,
         most_records=processing.max_batch_records,
         for_each_tenant=12,
@@ -64,16 +64,16 @@ def pace_of(config: Config) -> Pace:
     )
 
 
-def rules_of(config: Config) -> RulesFor:
+def tenant_settings_of(config: Config) -> SettingsFor:
     """The rules of a tenant by its name, each worked out once."""
 
     @lru_cache(maxsize=100_000)
-    def rules_for(tenant: str) -> TenantRules | None:
+    def settings_for(tenant: str) -> TenantSettings | None:
         try:
             found = tenant_settings(config, tenant)
-        except UnknownTenant:
+        except UnknownTenantError:
             return None
-        return TenantRules(
+        return TenantSettings(
             settings=found.settings,
             seed=found.seed_bytes,
             digest=digest(found),
@@ -89,7 +89,7 @@ def rules_of(config: Config) -> RulesFor:
             max_choices=config.limits.max_choices,
         )
 
-    return rules_for
+    return settings_for
 
 
 def store_of(config: Config) -> RedisStore:
@@ -101,10 +101,10 @@ def codec_of(config: Config) -> Codec | None:
     """Avro where a schema registry is configured, else None: JSON as it is."""
     if not config.avro.registry:
         return None
-    from processor.adapters.avro import AvroCodec, Options
+    from processor.adapters.avro import AvroCodec, AvroOptions
 
     topics, properties = topics_of(config), config.avro.properties.reveal()
-    return AvroCodec(config.avro.registry, Options(topics.requests, topics.feedback, topics.decisions, properties))
+    return AvroCodec(config.avro.registry, AvroOptions(topics.requests, topics.feedback, topics.decisions, properties))
 
 
 def client_properties(config: Config, *more: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -117,15 +117,15 @@ def client_properties(config: Config, *more: Mapping[str, str | int]) -> dict[st
     return properties
 
 
-def _trim(properties: Mapping[str, str | int], at: At, offset: int) -> None:
+def _trim(properties: Mapping[str, str | int], at: TopicPartition, offset: int) -> None:
     delete_records(properties, at, offset)
 
 
-def wall() -> int:
+def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def tick() -> int:
+def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
@@ -155,10 +155,10 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         ),
         reader=KafkaReader(client_properties(config, sizes)),
         store=store,
-        terms=terms_of(config),
-        pace=pace_of(config),
-        wall=wall,
-        tick=tick,
+        terms=stream_settings(config),
+        pace=loop_settings(config),
+        wall_ms=wall_ms,
+        monotonic_ms=monotonic_ms,
         entropy=secrets.token_bytes,
         aside=[in_order("store") for _ in range(STORE_THREADS)],
         hashing=in_order("hashes"),

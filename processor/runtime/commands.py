@@ -36,7 +36,7 @@ def load_embedded(path: Path | None) -> tuple[Config, bool]:
     environment = dict(os.environ)
     try:
         return configuration.load(path, environment), False
-    except configuration.ConfigErrors:
+    except configuration.ConfigError:
         environment.setdefault("GFORCE_PROCESSING__SEED", secrets.token_hex(32))
         return configuration.load(path, environment), True
 
@@ -87,7 +87,7 @@ def example() -> None:
 
 
 def _run_embedded(config: Config, seed_made_up: bool, source: Path | None, sink: Path | None) -> None:
-    from .line_files import NobodyReads, read_from, refuse_same, written_to
+    from .line_files import OutputClosedError, read_from, refuse_same, written_to
     from .lines import as_they_come, run_lines, summary
 
     console = terminal(stderr=True)
@@ -98,6 +98,6 @@ def _run_embedded(config: Config, seed_made_up: bool, source: Path | None, sink:
         console.print("embedded: in-memory log, own Valkey server; nothing outlives this process", style="dim")
         if seed_made_up:
             console.print(MADE_UP, style="dim", soft_wrap=True)
-        with stopping() as stop, suppress(NobodyReads):
+        with stopping() as stop, suppress(OutputClosedError):
             totals = run_lines(config, as_they_come(lines, lambda: stop.told), out.write)
             console.print(summary(totals), style="dim", highlight=False, soft_wrap=True)

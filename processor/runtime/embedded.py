@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from processor.adapters.log import At, Record
+from processor.adapters.log import Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.redis.store import RedisStore
 from processor.core.errors import GForceError
 from processor.core.stream.partitioning import partition_of
 
-from .assembly import Notify, pace_of, terms_of, tick, topics_of, wall
+from .assembly import Notify, loop_settings, monotonic_ms, stream_settings, topics_of, wall_ms
 from .config import Config
 from .loop.worker import Worker
 from .stopping import unheard_by_children
@@ -34,12 +34,12 @@ class Embedded:
 
     broker: MemoryBroker
     worker: Worker
-    _read: dict[At, int] = field(default_factory=dict)
+    _read: dict[TopicPartition, int] = field(default_factory=dict)
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None = None) -> None:
         """Add a record where its key belongs."""
         partition = partition_of(key, PARTITIONS) if key is not None else 0
-        self.broker.produce(At(topic, partition), key, value, timestamp=timestamp)
+        self.broker.produce(TopicPartition(topic, partition), key, value, timestamp=timestamp)
 
     def run_until_idle(self) -> None:
         """Process everything there is."""
@@ -57,7 +57,7 @@ class Embedded:
         """What was committed to a topic since the last call."""
         reader = MemoryReader(self.broker)
         for number in range(PARTITIONS):
-            at = At(topic, number)
+            at = TopicPartition(topic, number)
             start = self._read.get(at, 0)
             _, end = reader.bounds(at)
             yield from reader.read(at, start, end)
@@ -66,7 +66,7 @@ class Embedded:
 
 @contextmanager
 def embedded(
-    config: Config, clock: Callable[[], int] = wall, notify: Notify = lambda event, details: None
+    config: Config, clock: Callable[[], int] = wall_ms, notify: Notify = lambda event, details: None
 ) -> Iterator[Embedded]:
     """Start everything, and leave no trace."""
     try:
@@ -100,10 +100,10 @@ def embedded(
             make_output=lambda: MemoryOutput(broker, "embedded"),
             reader=MemoryReader(broker),
             store=store,
-            terms=terms_of(config),
-            pace=replace(pace_of(config), breaker_share=1.0),  # nobody could say go on
-            wall=clock,
-            tick=tick,
+            terms=stream_settings(config),
+            pace=replace(loop_settings(config), breaker_share=1.0),  # nobody could say go on
+            wall_ms=clock,
+            monotonic_ms=monotonic_ms,
             entropy=secrets.token_bytes,
             notify=notify,
         )

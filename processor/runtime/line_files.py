@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from processor.core.errors import GForceError, InvalidInput
+from processor.core.errors import GForceError, InvalidInputError
 
 
-class NobodyReads(GForceError):
+class OutputClosedError(GForceError):
     """Whoever read what is written has seen enough: `| head` has."""
 
 
 @dataclass(frozen=True)
 class LineOutput:
-    """Writes lines, so that they are there at once. Raises ``NobodyReads``."""
+    """Writes lines, so that they are there at once. Raises ``OutputClosedError``."""
 
     name: str
     stream: BinaryIO
@@ -32,7 +32,7 @@ class LineOutput:
         except OSError as error:
             self._give_up()
             if isinstance(error, BrokenPipeError):
-                raise NobodyReads(f"nobody reads {self.name} any more") from None
+                raise OutputClosedError(f"nobody reads {self.name} any more") from None
             raise GForceError(f"cannot write {self.name} ({error.strerror}): make room, or write elsewhere") from None
 
     def _give_up(self) -> None:
@@ -47,16 +47,16 @@ def read_from(path: Path | None) -> Iterator[BinaryIO]:
     """A file, or standard input."""
     if path is None:
         if sys.stdin is None:
-            raise InvalidInput("standard input is closed: pipe lines into it, or name a file with --input")
+            raise InvalidInputError("standard input is closed: pipe lines into it, or name a file with --input")
         yield sys.stdin.buffer
         return
     try:
         stream = path.open("rb")
     except FileNotFoundError:
-        raise InvalidInput(f'there is no file "{path}": --input names a file of JSON lines') from None
+        raise InvalidInputError(f'there is no file "{path}": --input names a file of JSON lines') from None
     except OSError as error:
         remedy = "--input names a file of JSON lines that you may read"
-        raise InvalidInput(f'cannot read "{path}" ({error.strerror}): {remedy}') from None
+        raise InvalidInputError(f'cannot read "{path}" ({error.strerror}): {remedy}') from None
     with stream:
         yield stream
 
@@ -70,10 +70,10 @@ def written_to(path: Path | None, option: str) -> Iterator[LineOutput]:
     try:
         stream = path.open("wb")
     except FileNotFoundError:
-        raise InvalidInput(f'there is no folder "{path.parent}" for {option} "{path}": make it first') from None
+        raise InvalidInputError(f'there is no folder "{path.parent}" for {option} "{path}": make it first') from None
     except OSError as error:
         remedy = f"{option} names a file that you may write"
-        raise InvalidInput(f'cannot write "{path}" ({error.strerror}): {remedy}') from None
+        raise InvalidInputError(f'cannot write "{path}" ({error.strerror}): {remedy}') from None
     with stream:
         yield LineOutput(f'"{path}"', stream)
 
@@ -86,4 +86,4 @@ def refuse_same(source: BinaryIO, sink: Path | None) -> None:
         return
     if stat.S_ISREG(read.st_mode) and os.path.samestat(read, written):
         name = f'"{sink}"' if sink else "the same file"
-        raise InvalidInput(f"{name} is both input and output, and would be emptied: write to another file")
+        raise InvalidInputError(f"{name} is both input and output, and would be emptied: write to another file")

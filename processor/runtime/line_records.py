@@ -9,9 +9,9 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from processor.core.errors import one_of
 from processor.core.stream.batch import FEEDBACK, REQUESTS
-from processor.core.stream.events import Reason, Rejected
+from processor.core.stream.events import Reason, RejectedEventError
 
-from .loop.recovery import Topics
+from .loop.topics import TopicNames
 
 T = TypeVar("T")
 
@@ -53,8 +53,8 @@ _WRAPPED = msgspec.json.Decoder(_Wrapped)
 _STRING = msgspec.json.Decoder(str)
 
 
-def read_line(line: bytes, topics: Topics) -> LineRecord:
-    """The record in a line. Raises ``Rejected``, which does not quote it.
+def read_line(line: bytes, topics: TopicNames) -> LineRecord:
+    """The record in a line. Raises ``RejectedEventError``, which does not quote it.
 
     An event goes on as the bytes it came in, so that it is read, or refused, as it would be from Kafka.
     """
@@ -66,32 +66,32 @@ def read_line(line: bytes, topics: Topics) -> LineRecord:
         return LineRecord(topics.requests, _key(found.tenant), line)
     if found.label is not UNSET:
         return LineRecord(topics.feedback, _key(found.tenant), line)
-    raise Rejected(Reason.SCHEMA, SHAPES)
+    raise RejectedEventError(Reason.SCHEMA, SHAPES)
 
 
 def _check_utf8(line: bytes) -> None:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        raise Rejected(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}: save the input as UTF-8") from None
+        raise RejectedEventError(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}: save the input as UTF-8") from None
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], line: bytes, remedy: str) -> T:
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as wrong:
-        raise Rejected(Reason.SCHEMA, f"{wrong}: {remedy}") from None
+        raise RejectedEventError(Reason.SCHEMA, f"{wrong}: {remedy}") from None
     except msgspec.DecodeError as broken:
-        raise Rejected(Reason.BAD_JSON, f"{broken}: a line is one JSON object") from None
+        raise RejectedEventError(Reason.BAD_JSON, f"{broken}: a line is one JSON object") from None
     except RecursionError:
-        raise Rejected(Reason.LIMIT, "nested too deeply") from None
+        raise RejectedEventError(Reason.LIMIT, "nested too deeply") from None
 
 
-def _unwrapped(record: _Wrapped, topics: Topics) -> LineRecord:
+def _unwrapped(record: _Wrapped, topics: TopicNames) -> LineRecord:
     """``requests`` and ``feedback`` are understood whatever the configuration calls these topics."""
     names = {REQUESTS: topics.requests, FEEDBACK: topics.feedback} | {name: name for name in topics.inputs}
     if record.topic not in names:
-        raise Rejected(Reason.SCHEMA, f"topic is not {one_of(names)}")
+        raise RejectedEventError(Reason.SCHEMA, f"topic is not {one_of(names)}")
     key = None if record.key is None else record.key.encode()
     return LineRecord(names[record.topic], key, _value(record.payload), record.ts)
 

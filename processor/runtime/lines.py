@@ -12,11 +12,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from processor.adapters.log import At, Record
-from processor.core.errors import InvalidInput
-from processor.core.stream.events import Rejected
+from processor.adapters.log import Record, TopicPartition
+from processor.core.errors import InvalidInputError
+from processor.core.stream.events import RejectedEventError
 
-from .assembly import wall
+from .assembly import wall_ms
 from .config import Config
 from .embedded import Embedded, embedded
 from .line_records import LineRecord, read_line
@@ -64,7 +64,7 @@ class RecordTime:
     latest: int = 0
 
     def __call__(self) -> int:
-        return self.latest or wall()
+        return self.latest or wall_ms()
 
 
 def run_lines(config: Config, lines: Iterable[bytes | None], write: Callable[[bytes], None]) -> dict[str, int]:
@@ -81,7 +81,7 @@ def run_lines(config: Config, lines: Iterable[bytes | None], write: Callable[[by
                 continue
             try:
                 _produce(running, read_line(line, running.worker.topics), clock)
-            except Rejected as rejected:
+            except RejectedEventError as rejected:
                 _refuse(running, number, line, rejected)
                 refused.update(["records", f"dead_{rejected.reason}"])
             if number % config.processing.max_batch_records == 0:
@@ -108,7 +108,7 @@ def _numbered(lines: Iterable[bytes | None]) -> Iterator[tuple[int, bytes | None
 def _without_mark(first: bytes) -> bytes:
     """Without the byte order mark that some editors put before UTF-8."""
     if first.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise InvalidInput("the input is UTF-16: save it as UTF-8, or pipe it through iconv -f UTF-16 -t UTF-8")
+        raise InvalidInputError("the input is UTF-16: save it as UTF-8, or pipe it through iconv -f UTF-16 -t UTF-8")
     return first.removeprefix(BOM_UTF8)
 
 
@@ -117,13 +117,13 @@ def _produce(running: Embedded, record: LineRecord, clock: RecordTime) -> None:
     running.produce(*record)
 
 
-def _refuse(running: Embedded, number: int, line: bytes, rejected: Rejected) -> None:
+def _refuse(running: Embedded, number: int, line: bytes, rejected: RejectedEventError) -> None:
     """A dead letter as the processor writes them. The line's number is its offset, as it was on no topic."""
     broker, now = running.broker, str(running.broker.clock())
     facts = {"reason": str(rejected.reason), "detail": rejected.detail, "topic": NO_TOPIC, "partition": "0"}
     facts |= {"offset": str(number), "timestamp": now}
     headers = tuple((f"gforce.{name}", text.encode()) for name, text in facts.items())
-    broker.produce(At(running.worker.topics.dead_letters, 0), None, line, headers)
+    broker.produce(TopicPartition(running.worker.topics.dead_letters, 0), None, line, headers)
 
 
 def _flush(running: Embedded, write: Callable[[bytes], None]) -> None:

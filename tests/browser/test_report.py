@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from processor.audit.opening import Opened
+from processor.audit.opening import OpenedSource
 from processor.audit.replay.rules import Secrets
-from processor.audit.report.making import Wish, made, written
+from processor.audit.report.making import ReportRequest, build_report, write_report
 from processor.audit.whatif.settings import Sweep
 from tests.unit.whatif_streams import cases, config, events, recorded
 
@@ -25,10 +25,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     stream = events(hostile, tenant=HOSTILE, late=(200, 5_000), step=4_000)
     stream += events(cases(240, seed=2, skew=0.5), tenant="a-court-with-a-rather-long-name-in-it", step=2_000)
     source = recorded(sorted(stream, key=lambda event: event.at), SETTINGS)
-    place = Opened(source, Secrets.of_config(SETTINGS), None, "a recording")
-    found = made(place, Wish(sweeps=(Sweep.read("lambda=0.1,10"),), processes=1))
+    place = OpenedSource(source, Secrets.of_config(SETTINGS), None, "a recording")
+    found = build_report(place, ReportRequest(sweeps=(Sweep.read("lambda=0.1,10"),), processes=1))
     path: Path = tmp_path_factory.mktemp("report") / "report.html"
-    written(found, path)
+    write_report(found, path)
     return path.as_uri()
 
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from processor.adapters.store import StoreError
-from processor.runtime.assembly import tick
+from processor.runtime.assembly import monotonic_ms
 from processor.runtime.telemetry.status import Status, status_of
 
 from .conftest import Visitor
@@ -97,14 +97,14 @@ def test_a_stall_is_counted_from_when_something_waited(monkeypatch: pytest.Monke
 
         for owned in worker.owned.values():
             owned.progress_at -= LONG_AGO
-        assert {p.waiting for p in status_of(worker, tick(), STALL_SECONDS).partitions} == {0}
+        assert {p.waiting for p in status_of(worker, monotonic_ms(), STALL_SECONDS).partitions} == {0}
         monkeypatch.setattr(worker.store, "look_up", paused)
         made.ask("bank")
         for _ in range(5):
             worker.run_once()
-        now = [p for p in status_of(worker, tick() + 1, STALL_SECONDS).partitions if p.waiting]
+        now = [p for p in status_of(worker, monotonic_ms() + 1, STALL_SECONDS).partitions if p.waiting]
         assert [(p.state, p.trouble, p.lag["requests"]) for p in now] == [("unavailable", "paused", 1)]
         assert 0 < now[0].waiting < LONG_AGO / 2_000
-        later = status_of(worker, tick() + int(STALL_SECONDS * 1_000) + 1, STALL_SECONDS)
+        later = status_of(worker, monotonic_ms() + int(STALL_SECONDS * 1_000) + 1, STALL_SECONDS)
         assert [p.state for p in later.partitions if p.waiting] == ["stalled"]
         assert now[0].still > LONG_AGO / 1_000

@@ -18,10 +18,10 @@ from processor.core.counting.axes import Axes
 from processor.core.counting.counters import ABSENT, Counters
 from processor.core.rules.draws import draws
 from processor.core.rules.policies import rule_of
-from processor.core.rules.rule import Questions
+from processor.core.rules.rule import RequestColumns
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.tenant import TenantRules
-from processor.runtime.loop.recovery import Topics
+from processor.core.stream.tenant import TenantSettings
+from processor.runtime.loop.topics import TopicNames
 
 from .plain_watch import PlainWatch, Terms
 from .topics import Contents, Seen
@@ -50,7 +50,7 @@ class Book:
 
     name: str
     partition: int
-    rules: TenantRules
+    rules: TenantSettings
     cases: dict[str, Case] = field(default_factory=dict)
     early: dict[str, tuple[str, int]] = field(default_factory=dict)
     """labels that wait for their request: label and time"""
@@ -122,7 +122,7 @@ class Book:
         settings, counters, made = self.rules.settings, self.counters(), {}
         for shadow in settings.shadows:
             rule = rule_of(shadow, counters, tuple(labels), settings.prior)
-            asked = Questions(np.zeros(len(events), np.int64), group, said, uniforms)
+            asked = RequestColumns(np.zeros(len(events), np.int64), group, said, uniforms)
             decided = rule.decide(asked, len(labels))
             made[shadow.name] = [labels[i] for i in decided.label]
         return made
@@ -167,17 +167,17 @@ class Books:
     parked: Counter[int] = field(default_factory=Counter)
 
 
-def keep_books(contents: Contents, topics: Topics, partitions: int, rules_for: Any) -> Books:
+def keep_books(contents: Contents, topics: TopicNames, partitions: int, settings_for: Any) -> Books:
     books = Books()
     for number in range(partitions):
-        _Partition(contents, topics, number, rules_for, books).read()
+        _Partition(contents, topics, number, settings_for, books).read()
     return books
 
 
 class _Partition:
-    def __init__(self, contents: Contents, topics: Topics, number: int, rules_for: Any, books: Books) -> None:
+    def __init__(self, contents: Contents, topics: TopicNames, number: int, settings_for: Any, books: Books) -> None:
         self._contents, self._topics, self._number = contents, topics, number
-        self._rules_for, self._books = rules_for, books
+        self._rules_for, self._books = settings_for, books
         self._refused: dict[tuple[str, int], str] = {}
         for _, seen in contents.all(topics.dead_letters):
             said = {name: (value or b"").decode() for name, value in seen.headers}

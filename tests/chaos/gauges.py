@@ -19,8 +19,8 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from processor.runtime.assembly import rules_of, topics_of
-from processor.runtime.loop.recovery import Topics
+from processor.runtime.assembly import tenant_settings_of, topics_of
+from processor.runtime.loop.topics import TopicNames
 
 from .books import Books, keep_books
 from .expected import Name, Series, partition_series, tenant_series
@@ -50,14 +50,14 @@ OF_THE_PROCESS = frozenset(
 
 
 def compare(
-    scrapes: dict[str, str], contents: Contents, topics: Topics, rules_for: object
+    scrapes: dict[str, str], contents: Contents, topics: TopicNames, settings_for: object
 ) -> tuple[list[str], Counter[str]]:
     """Differences in words, and how many series of each metric were compared. ``scrapes`` is by processor."""
-    return compare_with(keep_books(contents, topics, PARTITIONS, rules_for), scrapes, contents, topics)
+    return compare_with(keep_books(contents, topics, PARTITIONS, settings_for), scrapes, contents, topics)
 
 
 def compare_with(
-    books: Books, scrapes: dict[str, str], contents: Contents, topics: Topics
+    books: Books, scrapes: dict[str, str], contents: Contents, topics: TopicNames
 ) -> tuple[list[str], Counter[str]]:
     found = {processor: parsed(text) for processor, text in scrapes.items()}
     differences = _shared(found) + _alerts(contents, topics, books)
@@ -94,7 +94,7 @@ def _is_compared(key: Name) -> bool:
     return name not in OF_THE_PROCESS
 
 
-def _wanted(books: Books, numbers: list[int], shown: Series, topics: Topics) -> Series:
+def _wanted(books: Books, numbers: list[int], shown: Series, topics: TopicNames) -> Series:
     ends = sorted(
         {dict(labels)["le"] for name, labels in shown if name == "gforce_label_delay_seconds_bucket"}, key=float
     )
@@ -130,7 +130,7 @@ def _shared(found: dict[str, Series]) -> list[str]:
     return [f"{key[0]}{dict(key[1])} is on {who}" for key, who in owners.items() if len(who) > 1]
 
 
-def _alerts(contents: Contents, topics: Topics, books: Books) -> list[str]:
+def _alerts(contents: Contents, topics: TopicNames, books: Books) -> list[str]:
     """The topic and the recomputed streams must agree on what is raised now."""
     said: set[tuple[str, str, str, str]] = set()
     for _, seen in contents.all(topics.alerts):
@@ -203,7 +203,7 @@ def _compare(world: World, fleet: Fleet, report: Report) -> None:
     topics = topics_of(world.config)
     contents = read_all(world.broker.bootstrap, list(vars(topics).values()), PARTITIONS)
     began = time.monotonic()
-    differences, compared = compare(scrapes, contents, topics, rules_of(world.config))
+    differences, compared = compare(scrapes, contents, topics, tenant_settings_of(world.config))
     report.differences += differences[:40]
     report.seen |= {
         "input records": {topic: len(contents.all(topic)) for topic in topics.inputs},

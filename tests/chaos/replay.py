@@ -16,17 +16,17 @@ from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
     SLOTS_PER_BATCH,
-    Outcome,
-    Raw,
-    Terms,
+    InputRecord,
+    StepResult,
+    StreamSettings,
     advanced,
-    apart,
     decode,
     due_slot,
+    split_by_source,
     step,
 )
 from processor.core.stream.writes import SetEntry, SetField, SetSlab, unpack
-from processor.runtime.loop.recovery import Topics
+from processor.runtime.loop.topics import TopicNames
 
 from .topics import Contents
 
@@ -45,7 +45,9 @@ def _same(true: bool, what: str) -> None:
 class Replay:
     """One partition, recomputed batch by batch."""
 
-    def __init__(self, contents: Contents, topics: Topics, terms: Terms, number: int, partitions: int) -> None:
+    def __init__(
+        self, contents: Contents, topics: TopicNames, terms: StreamSettings, number: int, partitions: int
+    ) -> None:
         self._contents, self._topics, self._terms = contents, topics, terms
         self.number, self._partitions = number, partitions
         self.mirror = MemoryStore()
@@ -82,12 +84,12 @@ class Replay:
         _same(record.sequence == before.sequence + 1, f"{at} follows {before.sequence} in the journal")
         _same(record.previous == before.digest, f"{at}: the chain of the journal is broken")
 
-    def _recompute(self, partition: Partition, record: JournalRecord) -> Outcome:
+    def _recompute(self, partition: Partition, record: JournalRecord) -> StepResult:
         at = f"batch {record.sequence}"
         raws = self._raws(REQUESTS, self._topics.requests, record.requests)
         raws += self._raws(FEEDBACK, self._topics.feedback, record.feedback)
         poison = {(source, offset) for source, offset in record.poison}
-        asked = decode(*apart(raws), self.number, self._partitions, record.now, self._terms, poison)
+        asked = decode(*split_by_source(raws), self.number, self._partitions, record.now, self._terms, poison)
         due = due_slot(record.clock, self._terms.slot)
         view = self.mirror.look_up(self.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH, self._terms.sweep)
         entries = dict(zip(asked.ids, view.entries, strict=True))
@@ -98,7 +100,7 @@ class Replay:
         _same(state == record.state_digest, f"{at}: the state cannot be recomputed")
         return outcome
 
-    def _raws(self, source: str, topic: str, part: Range) -> list[Raw]:
+    def _raws(self, source: str, topic: str, part: Range) -> list[InputRecord]:
         before = self._positions[topic]
         _same(part.start == before, f"{topic}: read to {before}, then from {part.start}")
         self._positions[topic] = part.next
@@ -110,7 +112,7 @@ class Replay:
         for i, r in enumerate(records):
             same = record_hash(r.key, r.value, r.timestamp) == hashes[8 * i : 8 * i + 8]
             _same(same, f"{topic} at {r.offset} is not what was processed")
-        return [Raw(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
+        return [InputRecord(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in records]
 
     def compare_store(self, store: Store) -> Partition:
         """The real store must hold exactly what the mirror holds; the partition as stored there."""
@@ -124,7 +126,7 @@ class Replay:
         _same(not wrong, f"of {len(mine)} things in the store differ from the recomputed ones: {dict(wrong)}")
         _same({kind for kind, *_ in mine} >= {"entry", "field"}, "there is nothing to compare")
         fields = dict(store.fields(self.number, TOKEN))
-        return partition_from_fields(self.number, self._partitions, identity, fields, self._terms.rules_for)
+        return partition_from_fields(self.number, self._partitions, identity, fields, self._terms.settings_for)
 
 
 def content(store: Store, number: int) -> dict[tuple[str, object], bytes]:

@@ -13,7 +13,8 @@ from random import Random
 from typing import NamedTuple
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 STEP = 0.005
 """seconds between two looks at the clock"""
@@ -146,7 +147,7 @@ def read(plan: Plan, told: multiprocessing.Queue[Made], enough: multiprocessing.
             "log_level": 2,
         }
     )
-    consumer.assign([TopicPartition(plan.decisions, p, OFFSET_BEGINNING) for p in range(plan.partitions)])
+    consumer.assign([KafkaTopicPartition(plan.decisions, p, OFFSET_BEGINNING) for p in range(plan.partitions)])
     times = np.zeros(plan.total, np.uint8)
     latencies: list[float] = []
     minute, stop_at = 0, float("inf")

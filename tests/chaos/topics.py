@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from processor.core.stream.step import Headers
 
@@ -48,7 +49,7 @@ def read_all(bootstrap: str, topics: Sequence[str], partitions: int) -> Contents
             "log_level": 2,
         }
     )
-    places = [TopicPartition(topic, p, 0) for topic in topics for p in range(partitions)]
+    places = [KafkaTopicPartition(topic, p, 0) for topic in topics for p in range(partitions)]
     contents = Contents({(at.topic, at.partition): [] for at in places})
     try:
         consumer.assign(places)

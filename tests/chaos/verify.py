@@ -13,7 +13,7 @@ from processor.adapters.store import Store
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
 from processor.core.stream.tenant import Tenant
-from processor.runtime.assembly import store_of, terms_of, topics_of
+from processor.runtime.assembly import store_of, stream_settings, topics_of
 
 from .replay import Differs, Replay
 from .topics import Contents, read_all
@@ -99,7 +99,7 @@ def _check_dead_letters(verdict: Verdict, contents: Contents, topic: str, expect
 
 def _check_state(verdict: Verdict, world: World, contents: Contents, store: Store, expected: Expected) -> None:
     """The state in Redis against the recomputation, and both against the plain count of what was produced."""
-    topics, terms = topics_of(world.config), terms_of(world.config)
+    topics, terms = topics_of(world.config), stream_settings(world.config)
     recomputed: list[Partition] = []
     stored: list[Partition] = []
     for number in range(PARTITIONS):

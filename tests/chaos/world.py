@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from processor.adapters.kafka.admin import Topic, create_topics
@@ -171,7 +181,7 @@ class Transactions:
         return set()
 
     def _ends(self, topic: str, isolation: IsolationLevel) -> dict[int, int]:
-        wanted = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}  # type: ignore[no-untyped-call]
+        wanted = {KafkaTopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}  # type: ignore[no-untyped-call]
         answers = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=5)
         return {at.partition: answer.result().offset for at, answer in answers.items()}
 
@@ -184,7 +194,7 @@ class Lag:
 
     def committed(self) -> dict[tuple[str, int], int | None]:
         """The group's offset of every input partition; None where it has none."""
-        places = [TopicPartition(topic, p) for topic in ("requests", "feedback") for p in range(PARTITIONS)]
+        places = [KafkaTopicPartition(topic, p) for topic in ("requests", "feedback") for p in range(PARTITIONS)]
         answers = self._consumer.committed(places, 10)
         return {(a.topic, a.partition): a.offset if a.error is None and a.offset >= 0 else None for a in answers}
 
@@ -192,7 +202,7 @@ class Lag:
         """Records that are not committed; −1 if that cannot be known now."""
         with contextlib.suppress(KafkaException):
             return sum(
-                self._consumer.get_watermark_offsets(TopicPartition(*at), 10)[1] - (offset or 0)
+                self._consumer.get_watermark_offsets(KafkaTopicPartition(*at), 10)[1] - (offset or 0)
                 for at, offset in self.committed().items()
             )
         return -1

@@ -10,7 +10,7 @@ import pytest
 
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore, script
-from processor.adapters.store import Applied, Identity, Store, View
+from processor.adapters.store import Applied, Identity, LookupResult, Store
 from processor.core.stream.writes import Write, Writes, unpack
 
 OURS, THEIRS = b"\x00our token\xff", b"their token"
@@ -78,7 +78,7 @@ def whole(store: Store, partition: int = 0, most: int = 1000) -> tuple[Identity 
             return identity, b"".join(pages)
 
 
-def waiting(view: View) -> dict[int, list[tuple[bytes, bytes | None]]]:
+def waiting(view: LookupResult) -> dict[int, list[tuple[bytes, bytes | None]]]:
     """The ids with their entries in the slots that are due."""
     return {slot: due.entries for slot, due in view.due.items()}
 

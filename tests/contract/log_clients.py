@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from processor.adapters.log import At, Input, Output, Reader
+from processor.adapters.log import Input, Output, Reader, TopicPartition
 
 from .worlds import Diary, World, eventually, poll_until
 
@@ -23,17 +23,17 @@ def open_it(output: Output) -> None:
     eventually(attempt, what="open")
 
 
-def values(reader: Reader, at: At) -> list[bytes | None]:
+def values(reader: Reader, at: TopicPartition) -> list[bytes | None]:
     start, _ = bounds(reader, at)
     return [record.value for record in reader.read(at, start)]
 
 
-def bounds(reader: Reader, at: At) -> tuple[int, int]:
+def bounds(reader: Reader, at: TopicPartition) -> tuple[int, int]:
     """The first answer: a real broker asks for another try while a new topic has no leader."""
     return eventually(lambda: reader.bounds(at))
 
 
-def commit_value(output: Output, at: At, value: bytes) -> dict[At, int]:
+def commit_value(output: Output, at: TopicPartition, value: bytes) -> dict[TopicPartition, int]:
     output.begin()
     output.send(at, b"k", value)
     return output.commit()

@@ -6,29 +6,29 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import At, Committed, Fenced
+from processor.adapters.log import Committed, FencedError, TopicPartition
 
 from .log_clients import commit_value, joined, open_it, opened, values
 from .worlds import Diary, World, eventually, poll_until
 
 
 def test_a_newer_producer_of_the_name_fences_the_older_and_aborts_what_it_left(world: World, topic: str) -> None:
-    name, reader, at = f"instance-{uuid4().hex[:8]}", world.reader(), At(topic, 0)
+    name, reader, at = f"instance-{uuid4().hex[:8]}", world.reader(), TopicPartition(topic, 0)
     older = opened(world, name)
     older.begin()
     older.send(at, None, b"older")
     newer = opened(world, name)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         older.commit()
     commit_value(newer, at, b"newer")
     assert eventually(lambda: values(reader, at)) == [b"newer"]
 
 
 def test_a_fenced_producer_cannot_start_again(world: World, topic: str) -> None:
-    name, at = f"instance-{uuid4().hex[:8]}", At(topic, 0)
+    name, at = f"instance-{uuid4().hex[:8]}", TopicPartition(topic, 0)
     older = opened(world, name)
     newer = opened(world, name)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         commit_value(older, at, b"older")
     commit_value(newer, at, b"newer")
     assert eventually(lambda: values(world.reader(), at)) == [b"newer"]
@@ -43,13 +43,15 @@ def test_offsets_sent_with_an_old_generation_are_refused(world: World, names: tu
     assert diary.membership.generation > old.generation
     output = opened(world)
     output.begin()
-    with pytest.raises(Fenced):
-        output.send_offsets({At(names[0], 0): Committed(1, "")}, old)
+    with pytest.raises(FencedError):
+        output.send_offsets({TopicPartition(names[0], 0): Committed(1, "")}, old)
     output.abort()
     output.begin()
-    output.send_offsets({At(names[0], 0): Committed(2, "")}, diary.membership)
+    output.send_offsets({TopicPartition(names[0], 0): Committed(2, "")}, diary.membership)
     output.commit()
-    assert eventually(lambda: first.committed([At(names[0], 0)])) == {At(names[0], 0): Committed(2, "")}
+    assert eventually(lambda: first.committed([TopicPartition(names[0], 0)])) == {
+        TopicPartition(names[0], 0): Committed(2, "")
+    }
 
 
 def test_offsets_of_a_member_that_has_left_are_refused(world: World, names: tuple[str, str, str]) -> None:
@@ -60,8 +62,8 @@ def test_offsets_of_a_member_that_has_left_are_refused(world: World, names: tupl
     def refused() -> bool:
         output.begin()
         try:
-            output.send_offsets({At(names[0], 0): Committed(1, "")}, diary.membership)
-        except Fenced:
+            output.send_offsets({TopicPartition(names[0], 0): Committed(1, "")}, diary.membership)
+        except FencedError:
             return True
         finally:
             output.abort()
@@ -77,9 +79,9 @@ def test_abort_may_always_be_called_on_the_way_out(world: World, topic: str) -> 
     open_it(output)
     output.abort()
     newer = opened(world, name)
-    with pytest.raises(Fenced):
-        commit_value(output, At(topic, 0), b"v")
+    with pytest.raises(FencedError):
+        commit_value(output, TopicPartition(topic, 0), b"v")
     output.abort()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         output.begin()
-    commit_value(newer, At(topic, 0), b"v")
+    commit_value(newer, TopicPartition(topic, 0), b"v")

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import At, Committed, Fenced, Stop
+from processor.adapters.log import Committed, FencedError, OperatorActionRequiredError, TopicPartition
 
 from .log_clients import joined, opened
 from .worlds import Diary, World, poll_until
@@ -14,7 +14,7 @@ from .worlds import Diary, World, poll_until
 
 def test_a_rebalance_revokes_everything_before_it_assigns(world: World, names: tuple[str, str, str]) -> None:
     first, diary = joined(world, names)
-    everything = tuple(sorted(At(topic, i) for topic in names[:2] for i in range(4)))
+    everything = tuple(sorted(TopicPartition(topic, i) for topic in names[:2] for i in range(4)))
     assert diary.events == [("assigned", everything)]
     second_diary = Diary()
     second = world.input(f"instance-{uuid4().hex[:8]}", names[2], names[:2], second_diary)
@@ -32,7 +32,9 @@ def test_two_members_own_the_same_partitions_of_both_inputs(world: World, names:
     for diary in diaries:
         of_left = {at.partition for at in diary.owned if at.topic == left}
         assert of_left == {at.partition for at in diary.owned if at.topic == right}
-    assert sorted(diaries[0].owned | diaries[1].owned) == [At(t, i) for t in sorted(names[:2]) for i in range(4)]
+    assert sorted(diaries[0].owned | diaries[1].owned) == [
+        TopicPartition(t, i) for t in sorted(names[:2]) for i in range(4)
+    ]
 
 
 def test_closing_revokes_and_another_member_takes_over(world: World, names: tuple[str, str, str]) -> None:
@@ -52,9 +54,9 @@ def test_a_process_that_takes_an_instance_over_shuts_the_older_out(world: World,
     poll_until(lambda _: bool(newer_diary.owned), newer)
     output = opened(world)
     output.begin()
-    with pytest.raises(Fenced):
-        output.send_offsets({At(left, 0): Committed(1, "")}, diary.membership)
-    with pytest.raises(Stop):
+    with pytest.raises(FencedError):
+        output.send_offsets({TopicPartition(left, 0): Committed(1, "")}, diary.membership)
+    with pytest.raises(OperatorActionRequiredError):
         poll_until(lambda _: False, older)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import At, Record, Stop
+from processor.adapters.log import OperatorActionRequiredError, Record, TopicPartition
 
 from .log_clients import commit_value, joined, opened
 from .worlds import World, flat, poll_until
 
 
 def test_assigned_partitions_give_nothing_until_they_are_started(world: World, names: tuple[str, str, str]) -> None:
-    at, other = At(names[0], 1), At(names[1], 1)
+    at, other = TopicPartition(names[0], 1), TopicPartition(names[1], 1)
     for each in (at, other):
         world.produce(each, b"k", b"v")
     member, _ = joined(world, names)
@@ -24,7 +24,7 @@ def test_assigned_partitions_give_nothing_until_they_are_started(world: World, n
 
 
 def test_start_reads_again_from_an_earlier_offset(world: World, names: tuple[str, str, str]) -> None:
-    at = At(names[0], 2)
+    at = TopicPartition(names[0], 2)
     for i in range(5):
         world.produce(at, b"k", b"%d" % i)
     member, _ = joined(world, names)
@@ -35,7 +35,7 @@ def test_start_reads_again_from_an_earlier_offset(world: World, names: tuple[str
 
 
 def test_a_paused_partition_goes_on_where_it_is_started(world: World, names: tuple[str, str, str]) -> None:
-    at = At(names[0], 0)
+    at = TopicPartition(names[0], 0)
     world.produce(at, b"k", b"0")
     member, _ = joined(world, names)
     member.start(at, 0)
@@ -48,7 +48,7 @@ def test_a_paused_partition_goes_on_where_it_is_started(world: World, names: tup
 
 
 def test_a_member_hears_of_the_end_of_a_partition(world: World, names: tuple[str, str, str]) -> None:
-    at, empty = At(names[0], 0), At(names[1], 0)
+    at, empty = TopicPartition(names[0], 0), TopicPartition(names[1], 0)
     for i in range(3):
         world.produce(at, b"k", b"%d" % i)
     member, _ = joined(world, names)
@@ -67,7 +67,7 @@ def test_a_member_hears_of_the_end_of_a_partition(world: World, names: tuple[str
 def test_a_member_knows_how_far_a_position_is_from_the_end(world: World, names: tuple[str, str, str]) -> None:
     """Of a partition that was written to in transactions, whose markers are no records."""
     member, _ = joined(world, names)
-    output, at = opened(world), At(names[0], 0)
+    output, at = opened(world), TopicPartition(names[0], 0)
     written = [commit_value(output, at, b"%d" % i)[at] for i in range(3)]
     member.start(at, 0)
     poll_until(lambda _: member.ended(at), member)
@@ -84,7 +84,7 @@ def test_a_member_knows_how_far_a_position_is_from_the_end(world: World, names: 
 
 def test_the_end_of_a_partition_is_its_stable_end(world: World, names: tuple[str, str, str]) -> None:
     member, _ = joined(world, names)
-    output, at = opened(world), At(names[0], 0)
+    output, at = opened(world), TopicPartition(names[0], 0)
     commit_value(output, at, b"0")
     output.begin()
     output.send(at, b"k", b"open")
@@ -95,7 +95,7 @@ def test_the_end_of_a_partition_is_its_stable_end(world: World, names: tuple[str
 
 
 def test_a_poll_gives_no_more_than_asked_and_keeps_the_order(world: World, names: tuple[str, str, str]) -> None:
-    at = At(names[1], 0)
+    at = TopicPartition(names[1], 0)
     for i in range(7):
         world.produce(at, b"k", b"%d" % i)
     member, _ = joined(world, names)
@@ -110,7 +110,7 @@ def test_a_poll_gives_no_more_than_asked_and_keeps_the_order(world: World, names
 
 def test_a_member_sees_committed_records_only(world: World, names: tuple[str, str, str]) -> None:
     member, _ = joined(world, names)
-    output, at = opened(world), At(names[0], 0)
+    output, at = opened(world), TopicPartition(names[0], 0)
     member.start(at, 0)
     output.begin()
     output.send(at, b"k", b"aborted")
@@ -121,6 +121,6 @@ def test_a_member_sees_committed_records_only(world: World, names: tuple[str, st
 
 def test_a_position_that_is_not_kept_stops_the_member(world: World, names: tuple[str, str, str]) -> None:
     member, _ = joined(world, names)
-    member.start(At(names[0], 0), 1000)
-    with pytest.raises(Stop):
+    member.start(TopicPartition(names[0], 0), 1000)
+    with pytest.raises(OperatorActionRequiredError):
         poll_until(bool, member)

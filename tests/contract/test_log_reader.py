@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 
 from .log_clients import bounds, commit_value, opened
 from .worlds import World, eventually
@@ -14,12 +14,12 @@ from .worlds import World, eventually
 
 def test_bounds_of_an_empty_partition_are_zero(world: World, topic: str) -> None:
     reader = world.reader()
-    assert bounds(reader, At(topic, 0)) == (0, 0)
-    assert list(reader.read(At(topic, 0), 0)) == []
+    assert bounds(reader, TopicPartition(topic, 0)) == (0, 0)
+    assert list(reader.read(TopicPartition(topic, 0), 0)) == []
 
 
 def test_bounds_count_markers_and_read_skips_them(world: World, topic: str) -> None:
-    output, reader, at = opened(world), world.reader(), At(topic, 0)
+    output, reader, at = opened(world), world.reader(), TopicPartition(topic, 0)
     for i in range(3):
         assert commit_value(output, at, b"%d" % i) == {at: 2 * i}
     eventually(lambda: reader.bounds(at), lambda found: found == (0, 6))
@@ -41,7 +41,7 @@ def test_bounds_count_markers_and_read_skips_them(world: World, topic: str) -> N
 def test_read_gives_the_records_of_a_range(
     world: World, topic: str, start: int, stop: int | None, expected: list[int]
 ) -> None:
-    at, reader = At(topic, 2), world.reader()
+    at, reader = TopicPartition(topic, 2), world.reader()
     for i in range(5):
         world.produce(at, b"k", b"%d" % i)
     assert bounds(reader, at) == (0, 5)
@@ -49,7 +49,7 @@ def test_read_gives_the_records_of_a_range(
 
 
 def test_a_range_that_ends_in_a_marker_ends(world: World, topic: str) -> None:
-    output, reader, at = opened(world), world.reader(), At(topic, 0)
+    output, reader, at = opened(world), world.reader(), TopicPartition(topic, 0)
     commit_value(output, at, b"v")
     eventually(lambda: reader.bounds(at)[1], lambda end: end == 2)
     assert [record.offset for record in reader.read(at, 0, 2)] == [0]

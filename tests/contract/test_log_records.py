@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import At, Headers, Record
+from processor.adapters.log import Headers, Record, TopicPartition
 from processor.core.stream.partitioning import murmur2, partition_of
 
 from .log_clients import commit_value, joined, opened, values
@@ -20,7 +20,7 @@ MURMUR2 = {
 
 
 def test_bytes_headers_timestamps_and_nulls_survive(world: World, topic: str) -> None:
-    output, reader, at = opened(world), world.reader(), At(topic, 0)
+    output, reader, at = opened(world), world.reader(), TopicPartition(topic, 0)
     every_byte = bytes(range(256))
     headers = (("reason", b"\x00\xff"), ("none", None), ("reason", b"twice"), ("empty", b""))
     output.begin()
@@ -47,12 +47,12 @@ def test_many_are_sent_as_each_by_itself_would_be(world: World, topic: str) -> N
     output.commit()
     for number in range(4):
         wanted = [one for one in many if partition_of(one[0], 4) == number]
-        records = eventually(lambda number=number: list(reader.read(At(topic, number), 0)))  # type: ignore[misc]
+        records = eventually(lambda number=number: list(reader.read(TopicPartition(topic, number), 0)))  # type: ignore[misc]
         assert [(record.key, record.value, record.headers) for record in records] == wanted
 
 
 def test_a_member_sees_what_a_reader_sees(world: World, names: tuple[str, str, str]) -> None:
-    at = At(names[0], 3)
+    at = TopicPartition(names[0], 3)
     world.produce(at, b"\x00k", None, NOW)
     world.produce(at, None, b"\xff", NOW + 1)
     member, _ = joined(world, names)
@@ -63,7 +63,7 @@ def test_a_member_sees_what_a_reader_sees(world: World, names: tuple[str, str, s
 
 
 def test_a_record_without_a_timestamp_gets_one(world: World, topic: str) -> None:
-    output, reader, at = opened(world), world.reader(), At(topic, 0)
+    output, reader, at = opened(world), world.reader(), TopicPartition(topic, 0)
     commit_value(output, at, b"v")
     (record,) = eventually(lambda: list(reader.read(at, 0)))
     assert record.timestamp >= 1_700_000_000_000
@@ -72,10 +72,10 @@ def test_a_record_without_a_timestamp_gets_one(world: World, topic: str) -> None
 @pytest.mark.parametrize("key", MURMUR2)
 def test_partition_minus_one_means_by_key_as_java_does(world: World, topic: str, key: bytes) -> None:
     assert murmur2(key) == MURMUR2[key]
-    expected = At(topic, (MURMUR2[key] & 0x7FFFFFFF) % 4)
+    expected = TopicPartition(topic, (MURMUR2[key] & 0x7FFFFFFF) % 4)
     assert partition_of(key, 4) == expected.partition
     output = opened(world)
     output.begin()
-    output.send(At(topic, -1), key, b"v")
+    output.send(TopicPartition(topic, -1), key, b"v")
     assert output.commit() == {}, "offsets are told of partitions that were named"
     assert eventually(lambda: values(world.reader(), expected)) == [b"v"]

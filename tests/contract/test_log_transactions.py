@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from processor.adapters.log import At, Committed, Retry
+from processor.adapters.log import Committed, RetryableError, TopicPartition
 
 from .log_clients import bounds, commit_value, joined, opened, values
 from .worlds import World, eventually
@@ -18,16 +18,16 @@ def test_a_transaction_appears_on_all_its_partitions_or_on_none(world: World, to
     output, reader = opened(world), world.reader()
     output.begin()
     for partition in range(4):
-        output.send(At(topic, partition), None, b"%d" % partition)
-    assert all(values(reader, At(topic, partition)) == [] for partition in range(4))
+        output.send(TopicPartition(topic, partition), None, b"%d" % partition)
+    assert all(values(reader, TopicPartition(topic, partition)) == [] for partition in range(4))
     output.commit()
     for partition in range(4):
-        assert eventually(partial(values, reader, At(topic, partition))) == [b"%d" % partition]
+        assert eventually(partial(values, reader, TopicPartition(topic, partition))) == [b"%d" % partition]
 
 
 def test_commit_tells_the_offset_of_the_last_record_on_each_partition(world: World, topic: str) -> None:
     output, reader = opened(world), world.reader()
-    first, second = At(topic, 0), At(topic, 2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 2)
     output.begin()
     for at, value in ((first, b"a"), (second, b"b"), (first, b"c")):
         output.send(at, None, value)
@@ -42,11 +42,11 @@ def test_a_transaction_without_records_commits(world: World, topic: str) -> None
     output = opened(world)
     output.begin()
     assert output.commit() == {}
-    assert commit_value(output, At(topic, 0), b"next") == {At(topic, 0): 0}
+    assert commit_value(output, TopicPartition(topic, 0), b"next") == {TopicPartition(topic, 0): 0}
 
 
 def test_aborted_records_are_never_seen_but_occupy_offsets(world: World, topic: str) -> None:
-    output, reader, at = opened(world), world.reader(), At(topic, 1)
+    output, reader, at = opened(world), world.reader(), TopicPartition(topic, 1)
     commit_value(output, at, b"before")
     eventually(lambda: values(reader, at))
     output.begin()
@@ -61,7 +61,7 @@ def test_aborted_records_are_never_seen_but_occupy_offsets(world: World, topic: 
 
 
 def test_an_open_transaction_holds_back_the_stable_end_for_all(world: World, topic: str) -> None:
-    slow, fast, reader, at = opened(world), opened(world), world.reader(), At(topic, 3)
+    slow, fast, reader, at = opened(world), opened(world), world.reader(), TopicPartition(topic, 3)
     slow.begin()
     slow.send(at, None, b"slow")
     # A real producer sends in its own time. A committed transaction takes two offsets, so a hole shows that it has.
@@ -85,7 +85,7 @@ def test_an_open_transaction_holds_back_the_stable_end_for_all(world: World, top
 
 def test_positions_and_their_metadata_come_back_as_committed(world: World, names: tuple[str, str, str]) -> None:
     member, diary = joined(world, names)
-    at, other, never = At(names[0], 0), At(names[1], 0), At(names[0], 3)
+    at, other, never = TopicPartition(names[0], 0), TopicPartition(names[1], 0), TopicPartition(names[0], 3)
     output = opened(world)
     said = {at: Committed(17, '{"lineage":"ü","sequence":3}'), other: Committed(0, "")}
     output.begin()
@@ -96,11 +96,11 @@ def test_positions_and_their_metadata_come_back_as_committed(world: World, names
 
 def test_committed_does_not_answer_while_a_transaction_may_change_it(world: World, names: tuple[str, str, str]) -> None:
     member, diary = joined(world, names)
-    at = At(names[0], 0)
+    at = TopicPartition(names[0], 0)
     output = opened(world)
     output.begin()
     output.send_offsets({at: Committed(5, "first")}, diary.membership)
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         member.committed([at])
     output.commit()
     assert eventually(lambda: member.committed([at])) == {at: Committed(5, "first")}
@@ -108,7 +108,7 @@ def test_committed_does_not_answer_while_a_transaction_may_change_it(world: Worl
 
 def test_aborted_positions_are_forgotten(world: World, names: tuple[str, str, str]) -> None:
     member, diary = joined(world, names)
-    at = At(names[0], 0)
+    at = TopicPartition(names[0], 0)
     output = opened(world)
     for offset, end in ((5, output.commit), (9, output.abort)):
         output.begin()
@@ -119,7 +119,7 @@ def test_aborted_positions_are_forgotten(world: World, names: tuple[str, str, st
 
 def test_records_and_positions_are_one_transaction(world: World, names: tuple[str, str, str], topic: str) -> None:
     member, diary = joined(world, names)
-    at, out, reader = At(names[0], 0), At(topic, 0), world.reader()
+    at, out, reader = TopicPartition(names[0], 0), TopicPartition(topic, 0), world.reader()
     output = opened(world)
     output.begin()
     output.send(out, None, b"decided")

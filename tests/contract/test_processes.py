@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from processor.adapters.memory.processes import MemoryProcesses
-from processor.adapters.processes import EXPIRY_MS, FORM, Process, Processes, Stranger, read
+from processor.adapters.processes import EXPIRY_MS, FORM, ForeignProcess, Process, Processes, read
 from processor.adapters.redis.processes import RedisProcesses
-from processor.adapters.store import StoreUnavailable, StoreUnusable
+from processor.adapters.store import StoreUnavailableError, StoreUnusableError
 from tests.servers.redis_server import RedisCluster, RedisServer, free_port
 
 
@@ -130,7 +130,7 @@ def test_what_is_of_a_later_form_or_not_ours_is_somebody_and_is_never_overwritte
     assert registry.processes.hold(process(), instead_of="ours") == text
     registry.processes.release(process())
     assert registry.find("one") == text
-    assert isinstance(read(text), Stranger)
+    assert isinstance(read(text), ForeignProcess)
 
 
 def test_a_record_is_read_as_it_was_written_and_unknown_fields_are_ignored() -> None:
@@ -141,13 +141,13 @@ def test_a_record_is_read_as_it_was_written_and_unknown_fields_are_ignored() -> 
 
 def test_a_store_that_is_away_is_unavailable_and_one_without_rights_unusable(own: RedisServer) -> None:
     nowhere = RedisProcesses(f"redis://:s3cr3t@127.0.0.1:{free_port()}", "app")
-    with pytest.raises(StoreUnavailable) as caught:
+    with pytest.raises(StoreUnavailableError) as caught:
         nowhere.hold(process())
     assert "s3cr3t" not in str(caught.value)
     nowhere.close()
     with own.client() as client:
         client.execute_command("ACL SETUSER little on >pass ~{app:* +@all")
     little = RedisProcesses(f"redis://little:pass@127.0.0.1:{own.port}", "app")
-    with pytest.raises(StoreUnusable, match="lacks rights"):
+    with pytest.raises(StoreUnusableError, match="lacks rights"):
         little.hold(process())
     little.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import StoreUnavailable, StoreUnusable
+from processor.adapters.store import StoreUnavailableError, StoreUnusableError
 from processor.core.stream.writes import SetField
 from tests.servers import redis_server
 from tests.servers.redis_server import RedisServer
@@ -27,7 +27,7 @@ def test_what_we_may_not_see_is_a_doubt_and_no_failure(own: RedisServer) -> None
 def test_missing_rights_need_a_person(own: RedisServer) -> None:
     with own.client() as client:
         client.execute_command("ACL SETUSER little on >pass ~other* +@all")
-    with pytest.raises(StoreUnusable, match="lacks rights"):
+    with pytest.raises(StoreUnusableError, match="lacks rights"):
         opened(f"redis://little:pass@127.0.0.1:{own.port}")
 
 
@@ -36,7 +36,7 @@ def test_a_wrong_or_missing_password_needs_a_person_and_is_never_shown(own: Redi
     with own.client() as client:
         client.config_set("requirepass", "another")
         store = unclaimed(f"redis://{user}127.0.0.1:{own.port}")
-        with pytest.raises(StoreUnusable, match="password") as caught:
+        with pytest.raises(StoreUnusableError, match="password") as caught:
             store.claim(0, OURS)
         client.config_set("requirepass", "")
     assert "s3cr3t" not in repr(store) + str(caught.value) + repr(caught.value)
@@ -53,19 +53,19 @@ def test_the_right_password_opens(own: RedisServer) -> None:
 
 @pytest.mark.parametrize("url", ["http://:s3cr3t@host", "redis://:s3cr3t@host:port", "s3cr3t", "redis://:s3/cr3t@host"])
 def test_an_address_that_cannot_be_read_is_not_shown(url: str) -> None:
-    with pytest.raises(StoreUnusable) as caught:
+    with pytest.raises(StoreUnusableError) as caught:
         RedisStore(url, "app")
     assert "s3" not in str(caught.value)
 
 
 def test_a_prefix_with_braces_is_refused() -> None:
-    with pytest.raises(StoreUnusable, match="brace"):
+    with pytest.raises(StoreUnusableError, match="brace"):
         RedisStore("redis://localhost", "a{b}")
 
 
 def test_nobody_at_the_address_is_unavailable() -> None:
     url = f"redis://:s3cr3t@127.0.0.1:{redis_server.free_port()}"
     for in_cluster in (False, True):
-        with pytest.raises(StoreUnavailable) as caught:
+        with pytest.raises(StoreUnavailableError) as caught:
             opened(url, cluster=in_cluster)
         assert "s3cr3t" not in str(caught.value)

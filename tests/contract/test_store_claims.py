@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processor.adapters.store import Store, StoreFenced
+from processor.adapters.store import Store, StoreFencedError
 from processor.core.stream.writes import SetEntry, SetField
 
 from .backends import OURS, THEIRS, Backend, at, number, packed, whole
@@ -27,14 +27,14 @@ def every_call(store: Store, token: bytes) -> list[Callable[[], object]]:
 def test_a_call_with_a_foreign_token_is_fenced_and_changes_nothing(store: Store, call: int) -> None:
     store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
     before = whole(store)
-    with pytest.raises(StoreFenced, match="Partition 0"):
+    with pytest.raises(StoreFencedError, match="Partition 0"):
         every_call(store, THEIRS)[call]()
     assert whole(store) == before
 
 
 @pytest.mark.parametrize("call", range(6))
 def test_nobody_is_answered_before_a_claim(backend: Backend, call: int) -> None:
-    with pytest.raises(StoreFenced):
+    with pytest.raises(StoreFencedError):
         every_call(backend.open(), OURS)[call]()
 
 
@@ -42,7 +42,7 @@ def test_the_last_claim_wins_and_finds_the_state(store: Store) -> None:
     store.apply(0, OURS, at(1), 0, b"")
     store.claim(0, THEIRS)
     assert store.look_up(0, THEIRS, [], 0, 0).identity == at(1)
-    with pytest.raises(StoreFenced):
+    with pytest.raises(StoreFencedError):
         store.look_up(0, OURS, [], 0, 0)
     store.claim(0, OURS)
     assert store.look_up(0, OURS, [], 0, 0).identity == at(1)
@@ -64,5 +64,5 @@ def test_a_claim_in_the_middle_of_reading_fields_fences_the_reader(backend: Back
     reading = store.fields(0, OURS)
     next(reading)
     store.claim(0, THEIRS)
-    with pytest.raises(StoreFenced):
+    with pytest.raises(StoreFencedError):
         list(reading)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from processor.adapters.store import StoreUnavailable, StoreUnusable
+from processor.adapters.store import StoreUnavailableError, StoreUnusableError
 from processor.core.stream.writes import SetEntry, SetField, SetSlab
 from tests.servers.redis_server import RedisCluster, RedisServer
 
@@ -30,10 +30,10 @@ def collected() -> Iterator[None]:
 def test_taking_a_cluster_for_a_server_or_a_server_for_a_cluster_names_the_remedy(
     own: RedisServer, cluster: RedisCluster
 ) -> None:
-    with pytest.raises(StoreUnusable, match="Set cluster to false"):
+    with pytest.raises(StoreUnusableError, match="Set cluster to false"):
         opened(own.url, cluster=True)
     other = next(node for node in cluster.nodes if node is not cluster.owner("{app:0}:meta"))
-    with pytest.raises(StoreUnusable, match="Set cluster to true"):
+    with pytest.raises(StoreUnusableError, match="Set cluster to true"):
         opened(other.url)
 
 
@@ -44,7 +44,7 @@ def test_a_killed_node_is_unavailable_and_then_has_what_it_answered_for(cluster:
     store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
     node = cluster.owner("{app:0}:meta")
     cluster.kill(node)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         store.look_up(0, OURS, [], 0, 0)
     cluster.restart(node)
     assert whole(store) == (at(1), packed(SetField(b"f", b"1")))
@@ -67,7 +67,7 @@ def test_half_of_a_state_is_never_seen_while_a_cluster_moves_it(cluster: RedisCl
             here.execute_command("MIGRATE", "127.0.0.1", target.port, f"{{app:0}}:{key}", 0, 2000)
             try:
                 view = store.look_up(0, OURS, [number(1)], 3, 9)
-            except StoreUnavailable:
+            except StoreUnavailableError:
                 continue
             assert (view.entries, waiting(view)) == ([b"a"], {3: [(number(1), b"a")]})
         for client in (there, here):

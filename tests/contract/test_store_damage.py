@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Applied, Store, StoreDamaged
+from processor.adapters.store import Applied, Store, StoreDamagedError
 from processor.core.stream.expiry import due_slots, ids_of
 from processor.core.stream.writes import DeleteEntry, SetEntry, SetField, SetSlab
 from tests.servers.redis_server import RedisServer
@@ -63,15 +63,15 @@ def server_store(server: RedisServer) -> Iterator[RedisStore]:
 def test_what_was_deleted_is_noticed_by_every_call(store: Store, what: str) -> None:
     store.apply(0, OURS, at(1), 0, STATE)
     delete(store, what)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         store.look_up(0, OURS, [number(1)], 0, 0)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         store.apply(0, OURS, at(2), 1, packed(SetEntry(number(9), b"x")))
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         store.fill(0, OURS, at(2), 1, packed(SetEntry(number(9), b"x")))
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         store.page(0, OURS, b"", 100)
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreDamagedError):
         list(store.fields(0, OURS))
 
 
@@ -93,7 +93,7 @@ def test_a_state_that_shrinks_by_its_own_writes_is_whole(store: Store) -> None:
 def test_a_slab_that_was_deleted_is_noticed_when_it_is_due(server_store: RedisStore) -> None:
     server_store.apply(0, OURS, at(1), 0, STATE)
     server_store._call(lambda client: client.delete(f"{{{server_store._prefix}:0}}:slab:5"))
-    with pytest.raises(StoreDamaged, match="slot 5"):
+    with pytest.raises(StoreDamagedError, match="slot 5"):
         server_store.look_up(0, OURS, [], 6, 9)
     server_store.wipe(0, OURS)
     assert server_store.apply(0, OURS, at(1), 0, STATE) is Applied.DONE

@@ -10,9 +10,9 @@ import pytest
 from redis.connection import Connection, SSLConnection
 from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 
-from processor.adapters.redis.connecting import Address, Link
+from processor.adapters.redis.connecting import Address, RedisConnection
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Applied, StoreUnavailable, StoreUnusable
+from processor.adapters.store import Applied, StoreUnavailableError, StoreUnusableError
 from processor.core.stream.writes import SetEntry, SetField
 from tests.servers import redis_server
 from tests.servers.redis_server import RedisPair, RedisServer, Sentinels, free_port
@@ -38,7 +38,7 @@ def again(call: Callable[[], T]) -> T:
     while True:
         try:
             return call()
-        except StoreUnavailable:
+        except StoreUnavailableError:
             assert time.monotonic() < deadline, "it never came back"
             time.sleep(0.02)
 
@@ -52,7 +52,7 @@ def test_a_demoted_master_that_still_answers_is_left_with_the_first_write_it_ref
         store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
         pair.demote()
         name.move(pair.master.port)
-        with pytest.raises(StoreUnavailable, match="read only replica"):
+        with pytest.raises(StoreUnavailableError, match="read only replica"):
             store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2")))
         assert store.apply(0, OURS, at(2), 1, packed(SetField(b"f", b"2"))) is Applied.DONE
         with pair.master.client() as client:
@@ -65,7 +65,7 @@ def test_a_restore_leaves_a_demoted_master_too(pair: RedisPair) -> None:
         store = opened(name.url)
         pair.demote()
         name.move(pair.master.port)
-        with pytest.raises(StoreUnavailable, match="read only replica"):
+        with pytest.raises(StoreUnavailableError, match="read only replica"):
             store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
         assert store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"))) is Applied.DONE
         store.close()
@@ -80,7 +80,7 @@ def test_no_connection_to_the_demoted_master_is_used_again(pair: RedisPair) -> N
             store._link.call(lambda client, one=one: client.connection_pool.release(one))  # type: ignore[misc]
         pair.demote()
         name.move(pair.master.port)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             store.apply(0, OURS, at(1), 0, b"")
         assert [one.is_connected for one in taken] == [False] * 3
         store.close()
@@ -88,7 +88,7 @@ def test_no_connection_to_the_demoted_master_is_used_again(pair: RedisPair) -> N
 
 def test_a_refusal_that_an_old_redis_wraps_into_an_error_of_the_script_is_seen(own: RedisServer) -> None:
     """Redis before 7: "ERR Error running script …: -READONLY You can't write against a read only replica"."""
-    link = Link(own.url, False, 5.0)
+    link = RedisConnection(own.url, False, 5.0)
     wrapped = "ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a replica."
     before = link.call(lambda client: client)
     with pytest.raises(Exception, match="READONLY"):
@@ -98,7 +98,7 @@ def test_a_refusal_that_an_old_redis_wraps_into_an_error_of_the_script_is_seen(o
 
 
 def test_other_errors_keep_the_connections(own: RedisServer) -> None:
-    link = Link(own.url, False, 5.0)
+    link = RedisConnection(own.url, False, 5.0)
     before = link.call(lambda client: client)
     with pytest.raises(Exception, match="mistake"):
         link.call(lambda client: client.eval("return redis.error_reply('ERR mistake')", 0))
@@ -145,13 +145,13 @@ def test_one_sentinel_that_answers_is_enough_and_the_master_it_names_is_shown(
 
 
 def test_a_name_that_the_sentinels_do_not_know_is_named_with_what_to_look_at(sentinels: Sentinels) -> None:
-    with pytest.raises(StoreUnavailable, match=r"master .other. that is up\. .*their name for it"):
+    with pytest.raises(StoreUnavailableError, match=r"master .other. that is up\. .*their name for it"):
         opened(f"redis+sentinel://{sentinels.places}/other/0")
 
 
 def test_sentinels_that_are_away_are_unavailable_and_each_is_named() -> None:
     ports = [free_port(), free_port()]
-    with pytest.raises(StoreUnavailable) as caught:
+    with pytest.raises(StoreUnavailableError) as caught:
         opened(f"redis+sentinel://:s3cr3t@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/m?sentinel_password=s3cr4t")
     for port in ports:
         assert f"127.0.0.1:{port}: Error 111" in str(caught.value)
@@ -167,10 +167,10 @@ def test_sentinels_have_a_password_of_their_own_and_the_data_another(pair: Redis
         store = opened(f"redis+sentinel://gforce:s3cr3t%2Fword@{where}?sentinel_password=s3cr4t%2Fword")
         store.check()
         assert "s3cr" not in repr(store)
-        with pytest.raises(StoreUnusable, match="sentinel_password") as caught:
+        with pytest.raises(StoreUnusableError, match="sentinel_password") as caught:
             opened(f"redis+sentinel://gforce:s3cr3t%2Fword@{where}?sentinel_password=s3cr5t")
         assert "s3cr" not in str(caught.value)
-        with pytest.raises(StoreUnusable, match="Correct user and password"):
+        with pytest.raises(StoreUnusableError, match="Correct user and password"):
             opened(f"redis+sentinel://gforce:s3cr5t@{where}?sentinel_password=s3cr4t%2Fword")
         LEFT_OPEN[0].close()
 
@@ -187,20 +187,20 @@ def test_sentinels_have_a_password_of_their_own_and_the_data_another(pair: Redis
     ],
 )
 def test_an_address_of_sentinels_that_cannot_be_read_is_not_shown(url: str) -> None:
-    with pytest.raises(StoreUnusable, match="name-of-the-master") as caught:
+    with pytest.raises(StoreUnusableError, match="name-of-the-master") as caught:
         RedisStore(url, "app")
     assert "s3" not in str(caught.value)
 
 
 def test_a_cluster_has_no_sentinels() -> None:
-    with pytest.raises(StoreUnusable, match="Set cluster to false"):
+    with pytest.raises(StoreUnusableError, match="Set cluster to false"):
         unclaimed("redis+sentinel://host/name", cluster=True)
 
 
 def test_tls_is_for_the_data_and_for_the_sentinels_only_if_asked_for() -> None:
     where = "me:pass@one,two:7/name/3?ssl_ca_certs=/ca.pem&sentinel_username=watcher&sentinel_password=other"
     for scheme, more, tls in (("redis", "", "no"), ("rediss", "", "data"), ("rediss", "&sentinel_ssl=true", "both")):
-        link = Link(f"{scheme}+sentinel://{where}{more}", False, 5.0)
+        link = RedisConnection(f"{scheme}+sentinel://{where}{more}", False, 5.0)
         data, sentinels = link.call(lambda client: (client.connection_pool, client.sentinels.sentinels))
         assert data.connection_class is (SentinelManagedConnection if tls == "no" else SentinelManagedSSLConnection)
         wanted = {"username": "me", "password": "pass", "db": 3, "ssl_ca_certs": "/ca.pem", "socket_timeout": 5.0}

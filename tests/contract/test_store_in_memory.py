@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import StoreFenced
+from processor.adapters.store import StoreFencedError
 from processor.core.stream.writes import DeleteEntry, DropSlab, SetEntry, SetField, SetSlab
 
 from .backends import OURS, THEIRS, at, number, packed, waiting
@@ -24,7 +24,7 @@ def test_a_snapshot_in_memory_brings_back_states_and_tokens() -> None:
         store.restore(earlier)
         assert waiting(store.look_up(0, OURS, [number(1)], 1, 9)) == {1: [(number(1), b"a")]}
         assert list(store.fields(0, OURS)) == []
-        with pytest.raises(StoreFenced):
+        with pytest.raises(StoreFencedError):
             store.look_up(1, THEIRS, [], 0, 0)
         store.apply(0, OURS, at(2), 1, packed(DeleteEntry(number(1)), DropSlab(1)))
         store.wipe(0, OURS)
@@ -35,7 +35,7 @@ def test_a_flush_in_memory_loses_tokens_too() -> None:
     store.claim(0, OURS)
     store.apply(0, OURS, at(1), 0, b"")
     store.flush()
-    with pytest.raises(StoreFenced):
+    with pytest.raises(StoreFencedError):
         store.look_up(0, OURS, [], 0, 0)
     store.claim(0, OURS)
     assert store.look_up(0, OURS, [], 0, 0).identity is None

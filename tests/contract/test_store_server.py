@@ -13,13 +13,13 @@ from redis.exceptions import ResponseError
 from processor.adapters.redis import store as redis_store
 from processor.adapters.store import (
     Applied,
+    LookupResult,
     Store,
-    StoreDamaged,
+    StoreDamagedError,
     StoreError,
-    StoreFenced,
-    StoreUnavailable,
-    StoreUnusable,
-    View,
+    StoreFencedError,
+    StoreUnavailableError,
+    StoreUnusableError,
 )
 from processor.core.stream.writes import SetEntry, SetField
 from tests.servers.redis_server import RedisServer
@@ -44,7 +44,7 @@ def test_a_killed_server_is_unavailable_and_then_has_what_it_answered_for(own: R
     store = opened(own.url)
     store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
     own.kill()
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{own.port}"):
+    with pytest.raises(StoreUnavailableError, match=f"127.0.0.1:{own.port}"):
         store.look_up(0, OURS, [], 0, 0)
     own.start()
     assert whole(store) == (at(1), packed(SetField(b"f", b"1")))
@@ -54,7 +54,7 @@ def test_a_server_that_lost_everything_fences_us(own: RedisServer) -> None:
     store = opened(own.url)
     with own.client() as client:
         client.flushall()
-    with pytest.raises(StoreFenced):
+    with pytest.raises(StoreFencedError):
         store.look_up(0, OURS, [], 0, 0)
 
 
@@ -78,14 +78,14 @@ def test_fields_are_not_mixed_over_a_restart(own: RedisServer) -> None:
     reading = store.fields(0, OURS)
     next(reading)
     own.restart()
-    with pytest.raises(StoreUnavailable, match="changed"):
+    with pytest.raises(StoreUnavailableError, match="changed"):
         list(reading)
 
 
 def test_a_server_that_may_evict_must_not_be_used(own: RedisServer) -> None:
     with own.client() as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
-    with pytest.raises(StoreUnusable, match="allkeys-lru.*noeviction"):
+    with pytest.raises(StoreUnusableError, match="allkeys-lru.*noeviction"):
         unclaimed(own.url).check()
 
 
@@ -93,7 +93,7 @@ def test_a_full_server_is_waited_for_with_the_remedy_at_hand(own: RedisServer) -
     store = opened(own.url)
     with own.client() as client:
         client.config_set("maxmemory", 1)
-    with pytest.raises(StoreUnavailable, match="Raise maxmemory"):
+    with pytest.raises(StoreUnavailableError, match="Raise maxmemory"):
         store.apply(0, OURS, at(1), 0, packed(SetField(b"f", b"1")))
 
 
@@ -101,10 +101,10 @@ def test_a_full_server_takes_nothing_of_a_restore(own: RedisServer) -> None:
     store = opened(own.url)
     with own.client() as client:
         client.config_set("maxmemory", 1)
-        with pytest.raises(StoreUnavailable, match="Raise maxmemory"):
+        with pytest.raises(StoreUnavailableError, match="Raise maxmemory"):
             store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
         client.config_set("maxmemory", 0)
-    assert store.look_up(0, OURS, [number(1)], 0, 0) == View(None, [None])
+    assert store.look_up(0, OURS, [number(1)], 0, 0) == LookupResult(None, [None])
     assert store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"))) is Applied.DONE
 
 
@@ -119,10 +119,10 @@ def test_a_claim_between_the_check_and_the_writes_of_a_restore_stops_them(
         return inner(*arguments)
 
     monkeypatch.setattr(redis_store, "_transaction", late)
-    with pytest.raises(StoreUnavailable, match="meanwhile"):
+    with pytest.raises(StoreUnavailableError, match="meanwhile"):
         ours.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
-    assert theirs.look_up(0, THEIRS, [number(1)], 0, 0) == View(None, [None])
-    with pytest.raises(StoreFenced):
+    assert theirs.look_up(0, THEIRS, [number(1)], 0, 0) == LookupResult(None, [None])
+    with pytest.raises(StoreFencedError):
         ours.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a")))
 
 
@@ -130,7 +130,7 @@ def test_entries_that_could_not_be_written_are_no_state(own: RedisServer) -> Non
     store = opened(own.url)
     with own.client() as client:
         client.set("{app:0}:entries", "mine")
-    with pytest.raises(StoreUnusable, match="another prefix"):
+    with pytest.raises(StoreUnusableError, match="another prefix"):
         store.fill(0, OURS, at(1), 0, packed(SetEntry(number(1), b"a"), SetField(b"f", b"1")))
     assert store.peek(0)[0] is None
 
@@ -139,7 +139,7 @@ def test_a_server_that_does_not_answer_in_time_is_unavailable(own: RedisServer) 
     store = opened(own.url, timeout=1.0)
     with own.client() as client:
         client.client_pause(60_000, all=False)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             store.apply(0, OURS, at(1), 0, b"")
         client.client_unpause()
 
@@ -156,7 +156,7 @@ def test_a_server_busy_with_a_script_is_unavailable(own: RedisServer) -> None:
         endless = threading.Thread(target=run_for_ever, args=(client,))
         endless.start()
         time.sleep(0.3)
-        with pytest.raises(StoreUnavailable, match="BUSY"):
+        with pytest.raises(StoreUnavailableError, match="BUSY"):
             store.look_up(0, OURS, [], 0, 0)
         other.script_kill()
         endless.join()
@@ -166,7 +166,7 @@ def test_a_replica_is_unavailable_for_writes(own: RedisServer) -> None:
     store = opened(own.url)
     with own.client() as client:
         client.execute_command("REPLICAOF", "127.0.0.1", "1")
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailableError):
             store.apply(0, OURS, at(1), 0, b"")
         client.execute_command("REPLICAOF", "NO", "ONE")
 
@@ -180,16 +180,21 @@ def test_a_state_of_another_version_needs_a_person(own: RedisServer) -> None:
         lambda: store.apply(0, OURS, at(1), 0, b""),
         lambda: store.page(0, OURS, b"", 100),
     ):
-        with pytest.raises(StoreUnusable, match="another version"):
+        with pytest.raises(StoreUnusableError, match="another version"):
             call()
 
 
 def test_keys_that_something_else_uses_need_a_person(own: RedisServer) -> None:
     with own.client() as client:
         client.set("{app:0}:meta", "mine")
-    with pytest.raises(StoreUnusable, match="another prefix"):
+    with pytest.raises(StoreUnusableError, match="another prefix"):
         opened(own.url)
 
 
 def test_every_error_of_a_store_is_one_of_four() -> None:
-    assert set(StoreError.__subclasses__()) == {StoreUnavailable, StoreFenced, StoreDamaged, StoreUnusable}
+    assert set(StoreError.__subclasses__()) == {
+        StoreUnavailableError,
+        StoreFencedError,
+        StoreDamagedError,
+        StoreUnusableError,
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.store import Applied, Store, StoreFenced, StoreUnavailable
+from processor.adapters.store import Applied, Store, StoreFencedError, StoreUnavailableError
 from processor.core.stream.writes import DropSlab, SetEntry, SetField, SetSlab
 
 from .backends import OURS, THEIRS, at, content, number, packed, waiting, whole
@@ -50,7 +50,7 @@ def test_fields_of_a_state_that_changes_meanwhile_are_not_mixed(store: Store) ->
     reading = store.fields(0, OURS)
     next(reading)
     store.apply(0, OURS, at(2), 1, b"")
-    with pytest.raises(StoreUnavailable, match="changed"):
+    with pytest.raises(StoreUnavailableError, match="changed"):
         list(reading)
 
 
@@ -62,7 +62,7 @@ def test_wiping_forgets_the_state_but_not_the_claim(store: Store) -> None:
     store.wipe(0, OURS)
     assert whole(store) == (None, b"")
     assert waiting(store.look_up(0, OURS, [number(1)], 3, 9)) == {}
-    with pytest.raises(StoreFenced):
+    with pytest.raises(StoreFencedError):
         store.look_up(0, THEIRS, [], 0, 0)
     assert content(whole(store, 1)[1]) == content(everything)
     assert store.apply(0, OURS, at(1), 0, everything) is Applied.DONE

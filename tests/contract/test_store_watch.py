@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from processor.adapters.store import StoreUnavailable
+from processor.adapters.store import StoreUnavailableError
 from processor.runtime.store_watch import StoreWatch
 from processor.runtime.telemetry.logs import LOGGER
 from tests.servers.redis_server import RedisCluster, RedisServer
@@ -68,7 +68,7 @@ def test_a_server_that_is_away_changes_nothing(lines: pytest.LogCaptureFixture) 
     def ask() -> str:
         answer = next(answers)
         if answer is None:
-            raise StoreUnavailable("away")
+            raise StoreUnavailableError("away")
         return answer
 
     watch = StoreWatch(ask)

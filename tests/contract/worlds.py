@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Protocol, TypeVar
 
-from processor.adapters.log import At, Input, Listener, Membership, Output, Piece, Reader, Record, Retry
+from processor.adapters.log import (
+    Input,
+    Listener,
+    Membership,
+    Output,
+    PartitionRecords,
+    Reader,
+    Record,
+    RetryableError,
+    TopicPartition,
+)
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 
@@ -15,7 +25,7 @@ DEADLINE = 30.0
 T = TypeVar("T")
 
 
-def flat(pieces: Iterable[Piece]) -> list[Record]:
+def flat(pieces: Iterable[PartitionRecords]) -> list[Record]:
     """What a poll brought, record by record; each says where it is from, as ``named`` has it."""
     found = [(at, raw) for at, raws in pieces for raw in raws]
     assert [raw.source for _, raw in found] == [f"as {at.topic}" for at, _ in found]
@@ -38,7 +48,9 @@ class World(Protocol):
 
     def reader(self) -> Reader: ...
 
-    def produce(self, at: At, key: bytes | None, value: bytes | None, timestamp: int | None = None) -> object: ...
+    def produce(
+        self, at: TopicPartition, key: bytes | None, value: bytes | None, timestamp: int | None = None
+    ) -> object: ...
 
     def close(self) -> None: ...
 
@@ -62,7 +74,7 @@ class MemoryWorld:
     def reader(self) -> MemoryReader:
         return MemoryReader(self.broker)
 
-    def produce(self, at: At, key: bytes | None, value: bytes | None, timestamp: int | None = None) -> None:
+    def produce(self, at: TopicPartition, key: bytes | None, value: bytes | None, timestamp: int | None = None) -> None:
         self.broker.produce(at, key, value, timestamp=timestamp)
 
     def close(self) -> None:
@@ -73,25 +85,25 @@ class Diary:
     """A listener that remembers what it was told."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[str, tuple[At, ...]]] = []
+        self.events: list[tuple[str, tuple[TopicPartition, ...]]] = []
         self.membership = Membership(-1, "")
-        self.owned: frozenset[At] = frozenset()
+        self.owned: frozenset[TopicPartition] = frozenset()
 
     @property
     def names(self) -> list[str]:
         return [name for name, _ in self.events]
 
-    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
+    def assigned(self, partitions: Sequence[TopicPartition], membership: Membership) -> None:
         self._note("assigned", partitions, frozenset(partitions))
         self.membership = membership
 
-    def revoked(self, partitions: Sequence[At]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._note("revoked", partitions, frozenset())
 
-    def lost(self, partitions: Sequence[At]) -> None:
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
         self._note("lost", partitions, frozenset())
 
-    def _note(self, event: str, partitions: Sequence[At], owned: frozenset[At]) -> None:
+    def _note(self, event: str, partitions: Sequence[TopicPartition], owned: frozenset[TopicPartition]) -> None:
         self.events.append((event, tuple(sorted(partitions))))
         self.owned = owned
 
@@ -103,7 +115,7 @@ def eventually(attempt: Callable[[], T], wanted: Callable[[T], bool] = bool, wha
     while time.monotonic() < deadline:
         try:
             answer = attempt()
-        except Retry as error:
+        except RetryableError as error:
             seen = error
         else:
             if wanted(answer):

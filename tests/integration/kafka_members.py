@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import At, Membership, Record
+from processor.adapters.log import Membership, Record, TopicPartition
 from tests.contract.worlds import flat
 from tests.servers.kafka_world import KafkaWorld
 
@@ -16,20 +16,20 @@ class Heard:
     """A listener that remembers."""
 
     def __init__(self) -> None:
-        self.owned: set[At] = set()
+        self.owned: set[TopicPartition] = set()
         self.memberships: list[Membership] = []
-        self.revocations: list[set[At]] = []
-        self.losses: list[set[At]] = []
+        self.revocations: list[set[TopicPartition]] = []
+        self.losses: list[set[TopicPartition]] = []
 
-    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
+    def assigned(self, partitions: Sequence[TopicPartition], membership: Membership) -> None:
         self.owned |= set(partitions)
         self.memberships.append(membership)
 
-    def revoked(self, partitions: Sequence[At]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self.revocations.append(set(partitions))
         self.owned -= set(partitions)
 
-    def lost(self, partitions: Sequence[At]) -> None:
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
         self.losses.append(set(partitions))
         self.owned -= set(partitions)
 
@@ -55,7 +55,7 @@ def joined(world: KafkaWorld, group: str, topic: str, instance: str = "one") -> 
     return member, heard
 
 
-def comes_to_hold(reader: KafkaReader, at: At, *values: bytes) -> bool:
+def comes_to_hold(reader: KafkaReader, at: TopicPartition, *values: bytes) -> bool:
     """Whether the partition holds just these, soon: markers land after the commit is answered."""
     poll_until(lambda: [record.value for record in reader.read(at, 0)] == list(values))
     return True

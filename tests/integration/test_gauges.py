@@ -10,12 +10,12 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.adapters.memory.log import MemoryReader
-from processor.runtime.assembly import rules_of
+from processor.runtime.assembly import tenant_settings_of
 from processor.runtime.config import load
 from processor.runtime.embedded import PARTITIONS, embedded
-from processor.runtime.loop.recovery import Topics
+from processor.runtime.loop.topics import TopicNames
 from processor.runtime.telemetry.metrics import StatusCollector
 from processor.runtime.telemetry.observer import Observer
 from processor.runtime.telemetry.status import status_of
@@ -44,7 +44,7 @@ class Run:
 
     text: str
     contents: Contents
-    topics: Topics
+    topics: TopicNames
     books: Books
 
     def differences(self, *texts: str) -> list[str]:
@@ -81,7 +81,7 @@ def run() -> Iterator[Run]:
             if i % 40 == 0:
                 running.run_until_idle()
         running.run_until_idle()
-        seeing = Observer(lambda: status_of(worker, worker.tick(), 30.0))
+        seeing = Observer(lambda: status_of(worker, worker.monotonic_ms(), 30.0))
         seeing.figures()
         assert seeing.refresh_attainable(60.0)
         registry = CollectorRegistry()
@@ -90,11 +90,11 @@ def run() -> Iterator[Run]:
         reader, contents = MemoryReader(running.broker), Contents()
         for topic in vars(topics).values():
             for number in range(PARTITIONS):
-                records = reader.read(At(topic, number), 0)
+                records = reader.read(TopicPartition(topic, number), 0)
                 contents.records[topic, number] = [
                     Seen(r.offset, r.timestamp, r.key, r.value or b"", r.headers) for r in records
                 ]
-        yield Run(text, contents, topics, keep_books(contents, topics, PARTITIONS, rules_of(config)))
+        yield Run(text, contents, topics, keep_books(contents, topics, PARTITIONS, tenant_settings_of(config)))
 
 
 def test_every_series_equals_the_recomputed_one(run: Run) -> None:

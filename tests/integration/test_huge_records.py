@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from processor.runtime.operations.skipping import Answer, Skipping, skipped
+from processor.runtime.operations.skipping import SkipAnswer, Skipping, skipped
 from tests.servers.processor_process import Deployment, Place, ProcessorProcess, eventually
 
 from .test_audit import document
@@ -103,7 +103,7 @@ def partition_states(processor: ProcessorProcess) -> dict[str, str]:
     }
 
 
-def asked_to_skip(processor: ProcessorProcess, number: int, offset: int, to: int | None = None) -> Answer:
+def asked_to_skip(processor: ProcessorProcess, number: int, offset: int, to: int | None = None) -> SkipAnswer:
     return skipped(f"http://127.0.0.1:{processor.port}", number, Skipping("requests", offset, to))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from processor.adapters.kafka.admin import delete_records
 from processor.adapters.kafka.input import KafkaInput
-from processor.adapters.log import At, Committed, Record, Retry, Stop
+from processor.adapters.log import Committed, OperatorActionRequiredError, Record, RetryableError, TopicPartition
 from tests.contract.worlds import flat, named
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import SESSION, KafkaWorld
@@ -21,7 +21,7 @@ def test_commit_metadata_comes_back_as_it_was_sent(world: KafkaWorld, topic: str
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    sent = {At(topic, 0): Committed(5, "a1:17:δé"), At(topic, 1): Committed(0, "")}
+    sent = {TopicPartition(topic, 0): Committed(5, "a1:17:δé"), TopicPartition(topic, 1): Committed(0, "")}
     output.send_offsets(sent, heard.membership)
     assert output.commit() == {}
     assert member.committed(sent) == sent
@@ -29,11 +29,11 @@ def test_commit_metadata_comes_back_as_it_was_sent(world: KafkaWorld, topic: str
 
 def test_a_partition_without_commit_has_no_position(world: KafkaWorld, topic: str) -> None:
     member, _ = joined(world, "g-" + topic, topic)
-    assert member.committed([At(topic, 0)]) == {At(topic, 0): None}
+    assert member.committed([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): None}
 
 
 def test_assigned_partitions_are_paused_until_started(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     for number in range(6):
         world.produce(at, b"k", b"%d" % number, timestamp=1000 + number)
     member, _ = joined(world, "g-" + topic, topic)
@@ -47,7 +47,7 @@ def test_assigned_partitions_are_paused_until_started(world: KafkaWorld, topic: 
 
 
 def test_the_end_of_a_partition_is_heard_and_forgotten(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     world.produce(at, b"k", b"v")
     member, _ = joined(world, "g-" + topic, topic)
     assert not member.ended(at)
@@ -64,7 +64,7 @@ def test_the_end_of_a_partition_is_heard_and_forgotten(world: KafkaWorld, topic:
 
 
 def test_an_open_transaction_ends_the_stable_part(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     world.produce(at, b"k", b"v")
     output = world.output("one-" + topic)
     output.open()
@@ -81,7 +81,7 @@ def test_an_open_transaction_ends_the_stable_part(world: KafkaWorld, topic: str)
 
 
 def test_started_again_further_back_it_reads_again(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     for _ in range(5):
         world.produce(at, b"k", b"v")
     member, _ = joined(world, "g-" + topic, topic)
@@ -95,13 +95,13 @@ def test_started_again_further_back_it_reads_again(world: KafkaWorld, topic: str
 
 
 def test_a_started_position_that_is_not_kept_stops(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     for _ in range(5):
         world.produce(at, b"k", b"v")
     assert delete_records(world.properties, at, 3) == 3
     member, _ = joined(world, "g-" + topic, topic)
     member.start(at, 1)
-    with pytest.raises(Stop, match="not in the log any more"):
+    with pytest.raises(OperatorActionRequiredError, match="not in the log any more"):
         poll_until(lambda: False, member)
 
 
@@ -135,19 +135,19 @@ def test_a_second_process_under_the_same_name_stops_the_first(world: KafkaWorld,
     one, _ = joined(world, "g-" + topic, topic)
     heard = Heard()
     two = world.input("one", "g-" + topic, [topic], heard)
-    with pytest.raises(Stop, match='own "instance"'):
+    with pytest.raises(OperatorActionRequiredError, match='own "instance"'):
         poll_until(lambda: False, two, one)
 
 
 def test_committed_waits_for_an_open_transaction(world: KafkaWorld, topic: str) -> None:
-    at, heard = At(topic, 0), Heard()
+    at, heard = TopicPartition(topic, 0), Heard()
     asking = KafkaInput(world.properties, "g-" + topic, "asks", named([topic]), heard, request_timeout=1.0)
     poll_until(lambda: heard.owned, asking)
     output = world.output("one-" + topic)
     output.open()
     output.begin()
     output.send_offsets({at: Committed(7, "pending")}, heard.membership)
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         asking.committed([at])
     output.commit()
     assert asking.committed([at]) == {at: Committed(7, "pending")}

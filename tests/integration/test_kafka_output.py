@@ -11,7 +11,17 @@ import pytest
 
 from processor.adapters.kafka.admin import Topic, create_topics
 from processor.adapters.kafka.output import KafkaOutput
-from processor.adapters.log import At, Committed, Fenced, LogError, Record, Retry, Rewind, Stop, Unknown
+from processor.adapters.log import (
+    Committed,
+    CommitUnknownError,
+    FencedError,
+    LogError,
+    OperatorActionRequiredError,
+    Record,
+    RetryableError,
+    TopicPartition,
+    TransactionAbortedError,
+)
 from processor.core.stream.partitioning import partition_of
 from tests.contract.worlds import flat
 from tests.servers.broker import Broker
@@ -24,22 +34,22 @@ def test_a_producer_opened_twice_fences_the_first(world: KafkaWorld, topic: str)
     first, second = world.output("one-" + topic), world.output("one-" + topic)
     first.open()
     first.begin()
-    first.send(At(topic, 0), b"k", b"zombie")
+    first.send(TopicPartition(topic, 0), b"k", b"zombie")
     second.open()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         first.commit()
     first.abort()  # nothing to do, and no error
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         first.begin()
     second.begin()
-    second.send(At(topic, 0), b"k", b"alive")
+    second.send(TopicPartition(topic, 0), b"k", b"alive")
     second.commit()
-    assert comes_to_hold(world.reader(), At(topic, 0), b"alive")
+    assert comes_to_hold(world.reader(), TopicPartition(topic, 0), b"alive")
     first.open()  # it may take its place back
     first.begin()
-    first.send(At(topic, 0), b"k", b"back")
+    first.send(TopicPartition(topic, 0), b"k", b"back")
     first.commit()
-    assert comes_to_hold(world.reader(), At(topic, 0), b"alive", b"back")
+    assert comes_to_hold(world.reader(), TopicPartition(topic, 0), b"alive", b"back")
 
 
 def test_offsets_of_an_old_generation_are_refused(world: KafkaWorld, topic: str) -> None:
@@ -52,15 +62,15 @@ def test_offsets_of_an_old_generation_are_refused(world: KafkaWorld, topic: str)
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    output.send(At(topic, 0), b"k", b"stale")
-    with pytest.raises(Fenced, match="ILLEGAL_GENERATION"):
-        output.send_offsets({At(topic, 0): Committed(1, "stale")}, old)
+    output.send(TopicPartition(topic, 0), b"k", b"stale")
+    with pytest.raises(FencedError, match="ILLEGAL_GENERATION"):
+        output.send_offsets({TopicPartition(topic, 0): Committed(1, "stale")}, old)
     output.abort()
-    assert one.committed([At(topic, 0)]) == {At(topic, 0): None}
+    assert one.committed([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): None}
     output.begin()  # fenced by the group, not by another producer: after abort it goes on
-    output.send_offsets({At(topic, 0): Committed(1, "fresh")}, heard.membership)
+    output.send_offsets({TopicPartition(topic, 0): Committed(1, "fresh")}, heard.membership)
     output.commit()
-    assert one.committed([At(topic, 0)]) == {At(topic, 0): Committed(1, "fresh")}
+    assert one.committed([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): Committed(1, "fresh")}
 
 
 @pytest.mark.parametrize("change", [{"generation": -1}, {"member_id": ""}])
@@ -69,8 +79,8 @@ def test_a_membership_that_is_none_is_never_sent(world: KafkaWorld, topic: str, 
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    with pytest.raises(Fenced):
-        output.send_offsets({At(topic, 0): Committed(1, "")}, replace(heard.membership, **change))
+    with pytest.raises(FencedError):
+        output.send_offsets({TopicPartition(topic, 0): Committed(1, "")}, replace(heard.membership, **change))
 
 
 def test_partitions_are_those_of_java(world: KafkaWorld) -> None:
@@ -82,10 +92,10 @@ def test_partitions_are_those_of_java(world: KafkaWorld) -> None:
     output.open()
     output.begin()
     for key in keys:
-        output.send(At(name, -1), key, b"")
+        output.send(TopicPartition(name, -1), key, b"")
     output.commit()
     reader, records = world.reader(), []
-    for at in [At(name, number) for number in range(7)]:
+    for at in [TopicPartition(name, number) for number in range(7)]:
         here = sum(partition_of(key, 7) == at.partition for key in keys)
         poll_until(lambda at=at, here=here: reader.bounds(at)[1] > here)  # the marker of the transaction comes last
         records += list(reader.read(at, 0))
@@ -97,8 +107,8 @@ def test_a_record_larger_than_the_client_allows_stops(world: KafkaWorld, topic: 
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    with pytest.raises(Stop, match=r"max\.message\.bytes"):
-        output.send(At(topic, 0), b"k", b"x" * (5 << 20))
+    with pytest.raises(OperatorActionRequiredError, match=r"max\.message\.bytes"):
+        output.send(TopicPartition(topic, 0), b"k", b"x" * (5 << 20))
     output.abort()
 
 
@@ -109,18 +119,18 @@ def test_a_record_larger_than_the_topic_allows_stops(world: KafkaWorld, topic: s
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    output.send(At(name, partition), b"k", random.Random(1).randbytes(5000))
-    with pytest.raises(Stop, match=r"max\.message\.bytes"):
+    output.send(TopicPartition(name, partition), b"k", random.Random(1).randbytes(5000))
+    with pytest.raises(OperatorActionRequiredError, match=r"max\.message\.bytes"):
         output.commit()
     output.abort()
     output.open()
     output.begin()
-    output.send(At(name, 0), b"k", b"small")
-    assert output.commit()[At(name, 0)] >= 0
+    output.send(TopicPartition(name, 0), b"k", b"small")
+    assert output.commit()[TopicPartition(name, 0)] >= 0
 
 
 def test_an_open_transaction_of_a_dead_process_is_aborted_by_open(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     member, heard = joined(world, "g-" + topic, topic)
     dead, heir = world.output("one-" + topic), world.output("one-" + topic)
     dead.open()
@@ -134,11 +144,11 @@ def test_headers_and_nulls_survive(world: KafkaWorld, topic: str) -> None:
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    output.send(At(topic, 1), None, None, (("reason", b"bad"), ("empty", None)), timestamp=12345)
-    assert output.commit() == {At(topic, 1): 0}
+    output.send(TopicPartition(topic, 1), None, None, (("reason", b"bad"), ("empty", None)), timestamp=12345)
+    assert output.commit() == {TopicPartition(topic, 1): 0}
     reader = world.reader()
-    poll_until(lambda: reader.bounds(At(topic, 1)) == (0, 2))
-    (record,) = reader.read(At(topic, 1), 0)
+    poll_until(lambda: reader.bounds(TopicPartition(topic, 1)) == (0, 2))
+    (record,) = reader.read(TopicPartition(topic, 1), 0)
     assert record == Record(topic, 1, 0, 12345, None, None, (("reason", b"bad"), ("empty", None)))
 
 
@@ -147,12 +157,12 @@ def test_an_aborted_transaction_leaves_nothing(world: KafkaWorld, topic: str) ->
     output.open()
     for _ in range(20):  # abort at once, while the first request is on its way
         output.begin()
-        output.send(At(topic, 0), b"k", b"no")
+        output.send(TopicPartition(topic, 0), b"k", b"no")
         output.abort()
     output.begin()
-    output.send(At(topic, 0), b"k", b"yes")
+    output.send(TopicPartition(topic, 0), b"k", b"yes")
     output.commit()
-    assert comes_to_hold(world.reader(), At(topic, 0), b"yes")
+    assert comes_to_hold(world.reader(), TopicPartition(topic, 0), b"yes")
 
 
 def test_a_transaction_that_timed_out_is_fenced_and_open_goes_on(broker: Broker, topic: str) -> None:
@@ -160,17 +170,17 @@ def test_a_transaction_that_timed_out_is_fenced_and_open_goes_on(broker: Broker,
     output = world.output("one-" + topic)
     output.open()
     output.begin()
-    output.send(At(topic, 0), b"k", b"late")
+    output.send(TopicPartition(topic, 0), b"k", b"late")
     output._producer.flush(10)  # type: ignore[union-attr]
     time.sleep(3.5)
-    with pytest.raises((Fenced, Rewind)):
+    with pytest.raises((FencedError, TransactionAbortedError)):
         output.commit()
     output.abort()
     output.open()
     output.begin()
-    output.send(At(topic, 0), b"k", b"again")
+    output.send(TopicPartition(topic, 0), b"k", b"again")
     output.commit()
-    assert comes_to_hold(world.reader(), At(topic, 0), b"again")
+    assert comes_to_hold(world.reader(), TopicPartition(topic, 0), b"again")
     world.close()
 
 
@@ -182,14 +192,14 @@ def settle(output: KafkaOutput, seconds: float = 60) -> None:
             output.abort()
             output.open()
             return
-        except (Retry, Rewind, Fenced):
+        except (RetryableError, TransactionAbortedError, FencedError):
             assert time.monotonic() < deadline
 
 
 def test_a_broker_killed_midway_costs_a_rewind_and_no_more(world: KafkaWorld, topic: str, broker: Broker) -> None:
     if not broker.restartable:
         pytest.skip("the broker of KAFKA_BOOTSTRAP is not ours to kill")
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     member, heard = joined(world, "g-" + topic, topic)
     output = world.output("one-" + topic)
     output.open()
@@ -199,7 +209,7 @@ def test_a_broker_killed_midway_costs_a_rewind_and_no_more(world: KafkaWorld, to
     output.begin()
     output.send(at, b"k", b"lost")
     broker.kill()
-    with pytest.raises((Rewind, Unknown, Fenced)):
+    with pytest.raises((TransactionAbortedError, CommitUnknownError, FencedError)):
         output.commit()
     broker.start()
     settle(output)

@@ -7,14 +7,14 @@ from uuid import uuid4
 import pytest
 
 from processor.adapters.kafka.admin import Topic, create_topics, delete_records, describe_topics
-from processor.adapters.log import At, Stop
+from processor.adapters.log import OperatorActionRequiredError, TopicPartition
 from tests.servers.kafka_world import KafkaWorld
 
 from .kafka_members import comes_to_hold, poll_until
 
 
 def test_the_reader_ends_at_the_last_stable_offset(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     first, other = world.output("one-" + topic), world.output("two-" + topic)
     for each in (first, other):
         each.open()
@@ -36,13 +36,13 @@ def test_the_reader_ends_at_the_last_stable_offset(world: KafkaWorld, topic: str
 
 
 def test_the_reader_refuses_what_is_not_kept(world: KafkaWorld, topic: str) -> None:
-    at = At(topic, 0)
+    at = TopicPartition(topic, 0)
     for _ in range(4):
         world.produce(at, None, b"v")
     assert delete_records(world.properties, at, 2) == 2
     reader = world.reader()
     assert reader.bounds(at) == (2, 4)
-    with pytest.raises(Stop, match="kept from offset 2"):
+    with pytest.raises(OperatorActionRequiredError, match="kept from offset 2"):
         reader.read(at, 0)
 
 

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from processor.runtime.config.values import Secret
-from processor.runtime.operations.acknowledgement import Answer, acknowledged
+from processor.runtime.operations.acknowledgement import AcknowledgementAnswer, acknowledged
 from processor.runtime.telemetry.catalogue import CATALOGUE
 from tests.servers.processor_process import Deployment, ProcessorProcess, clean_environment, eventually
 
@@ -136,7 +136,7 @@ def test_a_tolerance_alert_stays_until_it_is_acknowledged(deployment: Deployment
     assert (last["kind"], last["number"]) == ("tolerance", number)
 
 
-def acknowledge(processor: ProcessorProcess, tenant: str, number: int) -> Answer:
+def acknowledge(processor: ProcessorProcess, tenant: str, number: int) -> AcknowledgementAnswer:
     return acknowledged(f"http://127.0.0.1:{processor.port}", tenant, number, Secret(TOKEN))
 
 

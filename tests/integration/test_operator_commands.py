@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from processor.adapters.kafka.admin import Topic, create_topics, delete_records
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.cli import app
 from processor.core.errors import GForceError
 from processor.core.stream.journal import JournalRecord
@@ -58,7 +58,7 @@ class Site:
         """Of each partition's journal, in order."""
         reader = KafkaReader(self.properties)
         try:
-            records = [reader.read(At(self.topic("journal"), number), 0) for number in range(PARTITIONS)]
+            records = [reader.read(TopicPartition(self.topic("journal"), number), 0) for number in range(PARTITIONS)]
             return [[JournalRecord.decode(one.value or b"").lineage for one in part] for part in records]
         finally:
             reader.close()
@@ -118,7 +118,7 @@ def settle(worker: Worker) -> None:
     """Until everything there is has been processed."""
     deadline, quiet = time.monotonic() + 60, 0
     while quiet < 5:
-        assert time.monotonic() < deadline, [owned.trouble for owned in worker.owned.values()]
+        assert time.monotonic() < deadline, [owned.last_error for owned in worker.owned.values()]
         moved = worker.run_once()
         behind = not worker.ready or any(worker.intake.has_lag(owned) for owned in worker.owned.values())
         quiet = 0 if moved or behind else quiet + 1
@@ -161,7 +161,7 @@ def test_unfit_topics_and_misplaced_records_are_found(site: Site) -> None:
     site.gforce("topics", "create", "--partitions", "2")
     world = KafkaWorld(site.properties["bootstrap.servers"])
     wrong = 1 - partition_of(b"acme", 2)
-    world.produce(At(site.topic("requests"), wrong), b"acme", b"{}")
+    world.produce(TopicPartition(site.topic("requests"), wrong), b"acme", b"{}")
     findings = site.asked("topics", "check", expect=1)["findings"]
     problems = {finding["what"].removeprefix(f"{site.name}.") for finding in findings if finding["level"] == "problem"}
     assert problems == {"partition counts", "requests", "journal", f"partitioner of {site.topic('requests')}"}
@@ -263,7 +263,7 @@ def test_what_the_changelog_cannot_restore_is_not_wiped(made: Site) -> None:
     produced(made)
     run_all(made)
     before = made.states()
-    delete_records(made.properties, At(made.topic("changelog"), 1), -1)
+    delete_records(made.properties, TopicPartition(made.topic("changelog"), 1), -1)
     done = once_alone(lambda: made.asked("rebuild", "--partition", "1", "--yes", "--force", expect=1))
     assert "changelog" in done["partitions"][0]["trouble"]
     assert made.states() == before
@@ -287,8 +287,8 @@ def test_dead_letters_are_listed_shown_and_sent_back(made: Site) -> None:
     event = {"tenant": "acme", "decision_id": "1", "group": "A", "predictions": {"m": "true"}}
     value, right = json.dumps(event).encode(), partition_of(b"acme", PARTITIONS)
     requests = made.topic("requests")
-    world.produce(At(requests, 1 - right), b"acme", value, timestamp=1_700_000_000_000)
-    world.produce(At(requests, 0), b"other", b"not json")
+    world.produce(TopicPartition(requests, 1 - right), b"acme", value, timestamp=1_700_000_000_000)
+    world.produce(TopicPartition(requests, 0), b"other", b"not json")
     run_all(made)
     reasons = {one["reason"]: one for one in made.asked("dead-letters", "list")["reasons"]}
     assert {reason: one["count"] for reason, one in reasons.items()} == {"wrong-partition": 1, "bad-json": 1}
@@ -306,7 +306,11 @@ def test_dead_letters_are_listed_shown_and_sent_back(made: Site) -> None:
     assert made.asked("dead-letters", "resubmit", "--reason", "wrong-partition", "--yes")["sent"] == 1
     assert run_all(made).totals["decisions"] == 1
     reader = KafkaReader(made.properties)
-    (sent,) = reader.read(At(requests, right), 0) if right else [*reader.read(At(requests, 0), 0)][-1:]
+    (sent,) = (
+        reader.read(TopicPartition(requests, right), 0)
+        if right
+        else [*reader.read(TopicPartition(requests, 0), 0)][-1:]
+    )
     reader.close()
     assert (sent.key, sent.value, sent.timestamp) == (b"acme", value, 1_700_000_000_000)
     assert dict(sent.headers) == {"gforce.resubmitted": place.encode()}

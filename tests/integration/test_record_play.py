@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from processor.adapters.kafka.admin import Topic, create_topics, delete_records
 from processor.adapters.kafka.group import KafkaGroup
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import At, Committed, Record
+from processor.adapters.log import Committed, Record, TopicPartition
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import KafkaSource
 from processor.audit.sources.manifest import verify_manifest
@@ -95,7 +95,7 @@ class Site:
         """Everything committed to a topic, by partition."""
         reader = KafkaReader(self.properties)
         try:
-            places = [At(self.topic(role), number) for number in range(PARTITIONS)]
+            places = [TopicPartition(self.topic(role), number) for number in range(PARTITIONS)]
             return [[*reader.read(at, reader.bounds(at)[0])] for at in places]
         finally:
             reader.close()
@@ -252,7 +252,7 @@ def test_offsets_that_are_gone_are_named(site: Site, tmp_path: Path) -> None:
     out = tmp_path / "early"
     site.record(out, "--topics", "requests")
     site.send("requests", simple(100))
-    delete_records(site.properties, At(site.topic("requests"), 0), 150)
+    delete_records(site.properties, TopicPartition(site.topic("requests"), 0), 150)
     text = site.gforce("record", "--out", str(out), "--topics", "requests", expect=1)
     assert "offsets 100 to 149 are gone" in text
     text = site.gforce(
@@ -304,7 +304,9 @@ def _journalled(site: Site) -> list[Identity]:
         made.append(Record("", 0, 0, START + n * 60_000, b"0", value))
         identities.append(Identity("ab12", n + 1, previous))
     site.send("journal", made)
-    positions = {At(site.topic(role), 0): Committed(100, identities[-1].text()) for role in ("requests", "feedback")}
+    positions = {
+        TopicPartition(site.topic(role), 0): Committed(100, identities[-1].text()) for role in ("requests", "feedback")
+    }
     KafkaGroup(site.properties, site.name).commit(positions)
     return identities
 

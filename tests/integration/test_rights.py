@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from processor.adapters.kafka.admin import delete_records
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from tests.servers import redis_server
 from tests.servers.broker import available
 from tests.servers.processor_process import ROLES, Deployment, ProcessorProcess, clean_environment, eventually
@@ -83,7 +83,7 @@ def test_the_processor_needs_no_more_than_the_manual_says(
         client.flushall()  # so that all comes from the changelog
     processor.start_ready()
     assert processor.tally("acme")["labels_joined"] == 20
-    place = At(deployment.topic("changelog"), 0)
+    place = TopicPartition(deployment.topic("changelog"), 0)
     assert delete_records({"bootstrap.servers": kafka.bootstrap, **kafka.properties(PROCESSOR)}, place, 0) == 0
 
 

@@ -9,16 +9,16 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from processor.adapters.log import At, Committed, Record
+from processor.adapters.log import Committed, Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory.store import MemoryStore
 from processor.audit.sources.source import ROLES, Role
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partitioning import partition_of
-from processor.runtime.assembly import terms_of, topics_of
+from processor.runtime.assembly import stream_settings, topics_of
 from processor.runtime.config import Config
-from processor.runtime.loop.worker import Pace, Worker
+from processor.runtime.loop.worker import LoopSettings, Worker
 
 START = 1_700_000_000_000
 GROUP = "gforce"
@@ -133,13 +133,13 @@ SHAPES = {
 }
 """The tenants of ``gforce.toml``, and one it does not know."""
 
-PACE = Pace(commit_interval=0, most_records=60, grace=1_000, snapshot_bytes=5_000, slice_bytes=3_000)
+PACE = LoopSettings(commit_interval=0, most_records=60, grace=1_000, snapshot_bytes=5_000, slice_bytes=3_000)
 
 
 class Running:
     """A processor and its log; a restart may bring another configuration."""
 
-    def __init__(self, config: Config, partitions: int, pace: Pace = PACE) -> None:
+    def __init__(self, config: Config, partitions: int, pace: LoopSettings = PACE) -> None:
         self.now = START
         self.seen: set[tuple[str, str, int]] = set()
         """alerts somebody has looked at"""
@@ -159,10 +159,10 @@ class Running:
             make_output=lambda: MemoryOutput(self.broker, "one"),
             reader=MemoryReader(self.broker),
             store=self.store,
-            terms=terms_of(config),
+            terms=stream_settings(config),
             pace=self.pace,
-            wall=lambda: self.now,
-            tick=self._time,
+            wall_ms=lambda: self.now,
+            monotonic_ms=self._time,
             entropy=self._entropy,
         )
 
@@ -196,7 +196,7 @@ class Running:
         for i, event in enumerate(stream):
             self.now = max(self.now, event.at)
             key = event.tenant.encode()
-            at = At(topics[event.role], partition_of(key, self.partitions))
+            at = TopicPartition(topics[event.role], partition_of(key, self.partitions))
             self.broker.produce(at, key, event.value, timestamp=event.at)
             if i % between == 0:
                 self.run()
@@ -213,9 +213,11 @@ class Running:
         records, limits = {}, {}
         for role, topic in names.items():
             for number in range(self.partitions):
-                at = At(topic, number)
+                at = TopicPartition(topic, number)
                 limits[role, number] = reader.bounds(at)
                 records[role, number] = list(reader.read(at, limits[role, number][0]))
-        committed = self.worker.input.committed([At(self.topics.requests, n) for n in range(self.partitions)])
+        committed = self.worker.input.committed(
+            [TopicPartition(self.topics.requests, n) for n in range(self.partitions)]
+        )
         anchors = {at.partition: found.metadata for at, found in committed.items() if found}
         return MemorySource(records, names, limits, anchors)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import audit
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.runtime import config as configuration
 from tests.unit.either_way import loops as loops
 
@@ -27,7 +27,7 @@ def test_there_is_a_recording_of_every_version_that_had_one() -> None:
 @pytest.mark.parametrize("secrets", [SEEDS, Secrets()], ids=["with seeds", "without seeds"])
 def test_a_kept_recording_audits_clean(folder: Path, secrets: Secrets) -> None:
     with open_source([folder]) as source:
-        found = audit(source, Options(secrets), processes=1)
+        found = audit(source, AuditOptions(secrets), processes=1)
     assert (found.verdict, found.findings, found.reasons) == ("verified", [], [])
     assert found.end == "verified"
     assert found.decisions > 400
@@ -39,7 +39,7 @@ def test_a_kept_recording_audits_clean(folder: Path, secrets: Secrets) -> None:
 @pytest.mark.parametrize("folder", KEPT, ids=lambda path: path.name)
 def test_a_kept_recording_audits_clean_from_its_snapshot(folder: Path) -> None:
     with open_source([folder]) as source:
-        found = audit(source, Options(SEEDS, from_batch=0), processes=1)
+        found = audit(source, AuditOptions(SEEDS, from_batch=0), processes=1)
         assert found.verdict == "verified"
         assert all(one.from_batch > 1 for one in found.partitions)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from processor import __version__
 from processor.audit.sources.compression import Compression, compressed
 from processor.audit.sources.lines import encoded, line_of
-from processor.audit.sources.manifest import AnchorEntry, Asked, FileEntry, Manifest, RangeEntry, save
+from processor.audit.sources.manifest import AnchorEntry, FileEntry, Manifest, RangeEntry, RecordingRequest, save
 from processor.audit.sources.source import ROLES
 
 from .stream import MemorySource
@@ -40,7 +40,7 @@ def write_recording(source: MemorySource, folder: Path, compression: Compression
         entry = RangeEntry(role=role, topic=topic, partition=number, start=start, end=end, target=end, files=files)
         entry.gaps = source.gaps(role, number) or []
         ranges.append(entry)
-    asked = Asked(roles=list(ROLES), partitions=None, since=[], until=[], compression=compression)
+    asked = RecordingRequest(roles=list(ROLES), partitions=None, since=[], until=[], compression=compression)
     manifest = Manifest(
         version=__version__,
         created="2023-11-14T22:13:20Z",

@@ -11,7 +11,7 @@ from processor.adapters.kafka.admin import Topic, create_topics
 from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.kafka.output import KafkaOutput
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import At, Listener
+from processor.adapters.log import Listener, TopicPartition
 from tests.contract.worlds import named
 
 # Short, because a static member that leaves is missed only when its session ends.
@@ -44,7 +44,7 @@ class KafkaWorld:
     def reader(self) -> KafkaReader:
         return self._kept(KafkaReader(self.properties))
 
-    def produce(self, at: At, key: bytes | None, value: bytes | None, timestamp: int | None = None) -> int:
+    def produce(self, at: TopicPartition, key: bytes | None, value: bytes | None, timestamp: int | None = None) -> int:
         """Outside any transaction; the offset of the record."""
         offsets: list[int] = []
 

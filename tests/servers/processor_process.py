@@ -18,7 +18,17 @@ from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 from uuid import uuid4
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 from processor.adapters.kafka.admin import Topic, create_topics
@@ -380,7 +390,7 @@ class Tail:
                 "fetch.wait.max.ms": 50,
             }
         )
-        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+        self._consumer.assign([KafkaTopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
         self._found: list[Found] = []
 
     def read(self) -> list[Found]:

@@ -11,11 +11,11 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from processor.adapters.log import At, Committed
-from processor.adapters.memory.broker import Group, MemoryBroker, Partition
+from processor.adapters.log import Committed, TopicPartition
+from processor.adapters.memory.broker import Group, MemoryBroker, MemoryPartition
 from processor.adapters.memory.store import MemoryStore
 from processor.core.stream.journal import ChangelogRecord
-from processor.runtime.loop.topics import Topics
+from processor.runtime.loop.topics import TopicNames
 
 if TYPE_CHECKING:
     from processor.runtime.loop.worker import Worker
@@ -37,7 +37,7 @@ MORE_THAN_BEFORE = 300
 class Accidents:
     """By a generator of its own, so that seeds without accidents keep their histories."""
 
-    def __init__(self, seed: int, broker: MemoryBroker, store: MemoryStore, topics: Topics, group: str) -> None:
+    def __init__(self, seed: int, broker: MemoryBroker, store: MemoryStore, topics: TopicNames, group: str) -> None:
         self.rng = Random(f"accidents of {seed}")
         self.broker, self.store, self.topics, self.group_name = broker, store, topics, group
         self.temperament = {what: share * self.rng.choice([0, 1, 3]) for what, share in ACCIDENTS.items()}
@@ -47,7 +47,7 @@ class Accidents:
         self.created_again = False
         self.quarantined: dict[int, str] = {}
         self.count = 0
-        self._offsets: list[dict[At, tuple[int, Committed]]] = []
+        self._offsets: list[dict[TopicPartition, tuple[int, Committed]]] = []
 
     def step(self) -> None:
         """At most one accident."""
@@ -87,7 +87,7 @@ class Accidents:
             for topic in self.topics.inputs:
                 for n in range(MORE_THAN_BEFORE):
                     value = json.dumps({"tenant": "t0", "decision_id": f"new{n}"}).encode()
-                    self.broker.produce(At(topic, number), b"t0", value)
+                    self.broker.produce(TopicPartition(topic, number), b"t0", value)
 
     @property
     def _group(self) -> Group:
@@ -101,8 +101,8 @@ class Accidents:
     def _number(self) -> int:
         return self.rng.randrange(self.partitions)
 
-    def _partition(self, topic: str, number: int) -> Partition:
-        return self.broker.partition(At(topic, number))
+    def _partition(self, topic: str, number: int) -> MemoryPartition:
+        return self.broker.partition(TopicPartition(topic, number))
 
     # What happens
 
@@ -121,7 +121,7 @@ class Accidents:
         return True
 
     def _move_offsets(self) -> bool:
-        at = At(self.rng.choice(self.topics.inputs), self._number())
+        at = TopicPartition(self.rng.choice(self.topics.inputs), self._number())
         if at not in self._group.committed or not self._is_settled:
             return False
         place, position = self._group.committed[at]
@@ -140,7 +140,7 @@ class Accidents:
         begun = [r.offset for r in partition.read(partition.start, partition.end)[0] if _is_snapshot(r.value)]
         before = begun[-1] if begun and self.rng.random() < 0.5 else partition.end
         self.lost_changelogs[number] = partition.start, before, partition.entries[: before - partition.start]
-        self.broker.delete_records(At(self.topics.changelog, number), before)
+        self.broker.delete_records(TopicPartition(self.topics.changelog, number), before)
         self.store.lose(number)
         return True
 
@@ -151,7 +151,7 @@ class Accidents:
         older = [r.value for r in partition.read(partition.start, partition.stable_end)[0] if not _is_snapshot(r.value)]
         garbage = [b"test", b'{"form": 1}', b"\x93\x01\x02\x03", None]
         value = self.rng.choice(older if older and self.rng.random() < 0.1 else garbage)
-        self.broker.produce(At(topic, number), None, value)
+        self.broker.produce(TopicPartition(topic, number), None, value)
         return True
 
     # What a person does
@@ -169,7 +169,7 @@ class Accidents:
         if number in self.moved and self._is_settled:
             self.moved.discard(number)
             for topic in self.topics.inputs:
-                self._group.committed.pop(At(topic, number), None)
+                self._group.committed.pop(TopicPartition(topic, number), None)
 
 
 def _is_snapshot(value: bytes | None) -> bool:

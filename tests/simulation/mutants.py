@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from processor.adapters.log import At, Committed, Membership, Output, Stop
-from processor.adapters.store import Applied, Identity, StoreUnusable, View
+from processor.adapters.log import Committed, Membership, OperatorActionRequiredError, Output, TopicPartition
+from processor.adapters.store import Applied, Identity, LookupResult, StoreUnusableError
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord, JournalRecord
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import SLOTS_PER_BATCH, Outcome, Raw, due_slot
-from processor.runtime.loop.anchor import Anchor, Anchors
-from processor.runtime.loop.batches import Batch, Question
-from processor.runtime.loop.intake import Intake
-from processor.runtime.loop.recovery import Recovered, Recovery
+from processor.core.stream.step import SLOTS_PER_BATCH, InputRecord, StepResult, due_slot
+from processor.runtime.loop.anchor import CommittedState, CommittedStates
+from processor.runtime.loop.batches import BatchLookup, PreparedBatch
+from processor.runtime.loop.intake import InputBuffers
+from processor.runtime.loop.recovery import RecoveredPartition, Recovery
 from processor.runtime.loop.transactions import Transactions
-from processor.runtime.loop.worker import Owned, Worker
+from processor.runtime.loop.worker import AssignedPartition, Worker
 
 from .world import World
 
@@ -30,12 +30,12 @@ def _broken(part: object, kind: type[T]) -> T:
     return broken
 
 
-def _with_anchors(recovery: Recovery, kind: type[Anchors]) -> Recovery:
+def _with_anchors(recovery: Recovery, kind: type[CommittedStates]) -> Recovery:
     """The same, finding the committed state in a broken way."""
 
     class Broken(Recovery):
         @property
-        def anchors(self) -> Anchors:
+        def anchors(self) -> CommittedStates:
             return _broken(super().anchors, kind)
 
     return _broken(recovery, Broken)
@@ -44,7 +44,7 @@ def _with_anchors(recovery: Recovery, kind: type[Anchors]) -> Recovery:
 class _TellsTheStore(Transactions):
     worker: Worker
 
-    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+    def _send_offsets(self, output: Output, batches: Sequence[PreparedBatch]) -> None:
         for batch in batches:
             Worker._apply(self.worker, batch.owned, batch.identity, batch.identity.sequence - 1, batch.outcome.writes)
         super()._send_offsets(output, batches)
@@ -58,30 +58,30 @@ class StoreBeforeCommit(Worker):
         self.transactions = _broken(self.transactions, _TellsTheStore)
         self.transactions.worker = self
 
-    def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
+    def _apply(self, owned: AssignedPartition, identity: Identity, before: int, writes: bytes) -> Applied:
         return Applied.DONE
 
 
 class LookUpWithoutSequence(Worker):
     """The state looked up is taken for the one in memory."""
 
-    def _is_current(self, view: View, partition: Partition) -> bool:
+    def _is_current(self, view: LookupResult, partition: Partition) -> bool:
         return True
 
 
 class ApplyWithoutSequence(Worker):
     """The script does not check which state it writes on, nor the look-up which it reads."""
 
-    def _is_current(self, view: View, partition: Partition) -> bool:
+    def _is_current(self, view: LookupResult, partition: Partition) -> bool:
         return view.identity is None or view.identity.lineage == partition.identity.lineage
 
-    def _apply(self, owned: Owned, identity: Identity, before: int, writes: bytes) -> Applied:
+    def _apply(self, owned: AssignedPartition, identity: Identity, before: int, writes: bytes) -> Applied:
         stored = self.store.look_up(owned.number, owned.token, [], 0, 0).identity
         return self.store.apply(owned.number, owned.token, identity, stored.sequence if stored else 0, writes)
 
 
-class _TrustsOffsets(Anchors):
-    def of(self, number: int) -> Anchor | None:
+class _TrustsOffsets(CommittedStates):
+    def of(self, number: int) -> CommittedState | None:
         return self._from_offsets(number) or super().of(number)
 
 
@@ -93,11 +93,11 @@ class OffsetsWithoutJournal(Worker):
         self.recovery = _with_anchors(self.recovery, _TrustsOffsets)
 
 
-class _ReadsWhatIsAssigned(Intake):
-    assigned: set[At]
+class _ReadsWhatIsAssigned(InputBuffers):
+    assigned: set[TopicPartition]
 
-    def read_on(self, owned: Owned, topic: str) -> None:
-        if At(topic, owned.number) in self.assigned:
+    def read_on(self, owned: AssignedPartition, topic: str) -> None:
+        if TopicPartition(topic, owned.number) in self.assigned:
             super().read_on(owned, topic)
 
 
@@ -112,10 +112,10 @@ class FreshMembership(OffsetsWithoutJournal):
         self.intake = _broken(self.intake, _ReadsWhatIsAssigned)
         self.intake.assigned = self._assigned
 
-    def revoked(self, partitions: Sequence[At]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._assigned.difference_update(partitions)
 
-    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
+    def assigned(self, partitions: Sequence[TopicPartition], membership: Membership) -> None:
         kept = dict(self.owned)
         super().assigned(partitions, membership)
         for number, owned in kept.items():
@@ -125,15 +125,15 @@ class FreshMembership(OffsetsWithoutJournal):
 
     # Apart from that it does nothing with partitions that are no longer its own.
 
-    def _recover_one(self, owned: Owned) -> None:
-        if all(At(topic, owned.number) in self._assigned for topic in self.topics.inputs):
+    def _recover_one(self, owned: AssignedPartition) -> None:
+        if all(TopicPartition(topic, owned.number) in self._assigned for topic in self.topics.inputs):
             super()._recover_one(owned)
         else:
             del self.owned[owned.number]
 
 
 class _UnstableOffsets(_TrustsOffsets):
-    def committed(self, places: list[At]) -> dict[At, Committed | None]:
+    def committed(self, places: list[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         return self.group.committed_unstable(places)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -146,7 +146,7 @@ class OffsetsWithoutWaiting(Worker):
 
 
 class _CommitsTwice(Transactions):
-    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+    def _send_offsets(self, output: Output, batches: Sequence[PreparedBatch]) -> None:
         output.commit()
         output.begin()
         super()._send_offsets(output, batches)
@@ -161,7 +161,7 @@ class OffsetsOutsideTransaction(Worker):
 
 
 class _StopsAtTheEnd(Recovery):
-    def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> Recovered:
+    def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> RecoveredPartition:
         recovered = super().recover(number, partitions, token, damaged)
         stored = self.store.look_up(number, token, [], 0, 0).identity
         if stored is None:
@@ -171,7 +171,7 @@ class _StopsAtTheEnd(Recovery):
     def _fields(self, number: int, token: bytes, committed: Identity) -> dict[bytes, bytes]:
         return dict(self.store.fields(number, token))
 
-    def _bring_to(self, number: int, token: bytes, anchor: Anchor) -> int:
+    def _bring_to(self, number: int, token: bytes, anchor: CommittedState) -> int:
         committed = anchor.identity
         stored = self.store.look_up(number, token, [], 0, 0).identity
         base = stored or Identity(committed.lineage, 0, "00" * 16)
@@ -200,10 +200,10 @@ class CounterAsToken(Worker):
         return self.world.next_token(number)
 
 
-class _GoesByTheWall(Intake):
+class _GoesByTheWall(InputBuffers):
     proper: dict[int, int]
 
-    def clock(self, owned: Owned, taken: Mapping[str, Sequence[Raw]], now: int) -> int:
+    def clock(self, owned: AssignedPartition, taken: Mapping[str, Sequence[InputRecord]], now: int) -> int:
         self.proper[owned.number] = super().clock(owned, taken, now)
         return max(now, self.proper[owned.number])
 
@@ -217,12 +217,12 @@ class ExpiryByWallClock(Worker):
         self.intake = _broken(self.intake, _GoesByTheWall)
         self.intake.proper = self.proper
 
-    def _batch(self, question: Question, outcome: Outcome, poison: list[tuple[str, int]]) -> Batch:
+    def _batch(self, question: BatchLookup, outcome: StepResult, poison: list[tuple[str, int]]) -> PreparedBatch:
         return super()._batch(replace(question, clock=self.proper[question.owned.number]), outcome, poison)
 
 
-class _ComparesNoPositions(Anchors):
-    def of(self, number: int) -> Anchor | None:
+class _ComparesNoPositions(CommittedStates):
+    def of(self, number: int) -> CommittedState | None:
         committed, found = self._from_offsets(number), super().of(number)
         return committed if committed and found and committed.identity == found.identity else found
 
@@ -237,7 +237,7 @@ class PositionsNotCompared(Worker):
         self.recovery = _with_anchors(self.recovery, _ComparesNoPositions)
 
 
-class _ComparesNoTopics(Anchors):
+class _ComparesNoTopics(CommittedStates):
     def _check_topic_ids(self, number: int, record: JournalRecord) -> None: ...
 
 
@@ -250,7 +250,7 @@ class TopicsNotCompared(Worker):
 
 
 class _ReadsOursOnly(Recovery):
-    def _pieces(self, at: At, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
+    def _pieces(self, at: TopicPartition, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
         for record in self.reader.read(at, start, stop):
             yield record.offset, ChangelogRecord.decode(record.value or b"")
 
@@ -274,7 +274,7 @@ class SizesNotChecked(Worker):
 class StopEndsTheProcess(Worker):
     """What concerns one partition ends the process, which a supervisor starts again."""
 
-    def _contain(self, error: Stop | StoreUnusable) -> None:
+    def _contain(self, error: OperatorActionRequiredError | StoreUnusableError) -> None:
         raise error
 
 
@@ -287,7 +287,7 @@ class TransactionWithoutBound(Worker):
 
 
 class _TakesHalfSnapshots(Recovery):
-    def anchor(self, number: int) -> Anchor | None:
+    def anchor(self, number: int) -> CommittedState | None:
         anchor = super().anchor(number)
         return None if anchor is None else replace(anchor, snapshot=SNAPSHOT_UNKNOWN)
 
@@ -303,7 +303,7 @@ class HalfASnapshot(Worker):
 class SweepWithoutBound(Worker):
     """A batch empties all due slots at once, whatever its terms say."""
 
-    def _look_up(self, owned: Owned, ids: list[bytes], clock: int) -> View:
+    def _look_up(self, owned: AssignedPartition, ids: list[bytes], clock: int) -> LookupResult:
         due = due_slot(clock, self.terms.slot)
         return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH)
 

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 from collections import Counter
 
-from processor.adapters.log import At, Record
+from processor.adapters.log import Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryReader
 from processor.adapters.memory.store import MemoryStore
@@ -17,16 +17,16 @@ from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
     SLOTS_PER_BATCH,
-    Outcome,
-    Raw,
-    Terms,
+    InputRecord,
+    StepResult,
+    StreamSettings,
     advanced,
-    apart,
     decode,
     due_slot,
+    split_by_source,
     step,
 )
-from processor.runtime.loop.recovery import Topics
+from processor.runtime.loop.topics import TopicNames
 
 from .workload import Workload
 
@@ -43,7 +43,9 @@ def must(true: bool, message: str) -> None:
 
 
 class Oracle:
-    def __init__(self, broker: MemoryBroker, store: MemoryStore, topics: Topics, terms: Terms, partitions: int) -> None:
+    def __init__(
+        self, broker: MemoryBroker, store: MemoryStore, topics: TopicNames, terms: StreamSettings, partitions: int
+    ) -> None:
         broker.hook = None
         self.reader = MemoryReader(broker)
         self.store, self.topics, self.terms, self.partitions = store, topics, terms, partitions
@@ -92,7 +94,7 @@ class Oracle:
         partition: Partition | None = None
         decisions: list[bytes] = []
         alerts: list[bytes] = []
-        positions = {topic: self.reader.bounds(At(topic, number))[0] for topic in self.topics.inputs}
+        positions = {topic: self.reader.bounds(TopicPartition(topic, number))[0] for topic in self.topics.inputs}
         for entry in journal:
             record = JournalRecord.decode(entry.value or b"")
             if partition is None:
@@ -134,17 +136,17 @@ class Oracle:
 
     def _recompute(
         self, partition: Partition, record: JournalRecord, mirror: MemoryStore, positions: dict[str, int]
-    ) -> Outcome:
+    ) -> StepResult:
         raws = []
         for source, topic, part in (
             (REQUESTS, self.topics.requests, record.requests),
             (FEEDBACK, self.topics.feedback, record.feedback),
         ):
             must(part.start == positions[topic], "the journal skips or repeats input")
-            raws += self._raws(source, At(topic, partition.number), part)
+            raws += self._raws(source, TopicPartition(topic, partition.number), part)
             positions[topic] = part.next
         poison = {(source, offset) for source, offset in record.poison}
-        asked = decode(*apart(raws), partition.number, self.partitions, record.now, self.terms, poison)
+        asked = decode(*split_by_source(raws), partition.number, self.partitions, record.now, self.terms, poison)
         due = due_slot(record.clock, self.terms.slot)
         view = mirror.look_up(partition.number, TOKEN, asked.ids, due, SLOTS_PER_BATCH, self.terms.sweep)
         entries = dict(zip(asked.ids, view.entries, strict=True))
@@ -156,14 +158,14 @@ class Oracle:
         must(state_digest(record.previous, outcome.writes) == record.state_digest, "the state cannot be recomputed")
         return outcome
 
-    def _raws(self, source: str, at: At, part: Range) -> list[Raw]:
+    def _raws(self, source: str, at: TopicPartition, part: Range) -> list[InputRecord]:
         records = list(self.reader.read(at, part.start, part.next))
         hashes = b64decode(part.hashes)
         must(len(records) == part.count and len(hashes) == 8 * part.count, "the journal does not match its input")
         raws = []
         for i, r in enumerate(records):
             must(record_hash(r.key, r.value, r.timestamp) == hashes[8 * i : 8 * i + 8], "an input record was changed")
-            raws.append(Raw(source, r.offset, r.timestamp, r.key, r.value, r.headers))
+            raws.append(InputRecord(source, r.offset, r.timestamp, r.key, r.value, r.headers))
         return raws
 
     def _compare_store(self, number: int, partition: Partition, mirror: MemoryStore) -> None:
@@ -172,7 +174,7 @@ class Oracle:
         must(stored == partition.identity, f"the store is at {stored}, the journal at {partition.identity}")
         must(self._content(self.store, number) == self._content(mirror, number), "the store differs from the journal")
         rebuilt = partition_from_fields(
-            number, self.partitions, partition.identity, dict(self.store.fields(number, TOKEN)), self.terms.rules_for
+            number, self.partitions, partition.identity, dict(self.store.fields(number, TOKEN)), self.terms.settings_for
         )
         must(rebuilt.pending == partition.pending, "the number of pending decisions differs")
 
@@ -187,5 +189,5 @@ class Oracle:
                 return b"".join(pages)
 
     def _all(self, topic: str, number: int) -> list[Record]:
-        at = At(topic, number)
+        at = TopicPartition(topic, number)
         return list(self.reader.read(at, self.reader.bounds(at)[0]))

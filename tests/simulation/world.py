@@ -17,28 +17,45 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from processor.adapters.log import At, Input, LogError, Output, Record, Retry, Stop, Unknown
+from processor.adapters.log import (
+    CommitUnknownError,
+    Input,
+    LogError,
+    OperatorActionRequiredError,
+    Output,
+    Record,
+    RetryableError,
+    TopicPartition,
+)
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import Applied, Identity, Page, Store, StoreError, StoreUnavailable, View
+from processor.adapters.store import (
+    Applied,
+    Identity,
+    LookupResult,
+    SnapshotPage,
+    Store,
+    StoreError,
+    StoreUnavailableError,
+)
 from processor.core.settings import Policy, Settings
 from processor.core.stream.events import Limits
-from processor.core.stream.step import Terms
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.step import StreamSettings
+from processor.core.stream.tenant import TenantSettings
 from processor.core.watching.alerts import WatchSettings
-from processor.runtime.loop.recovery import Topics
-from processor.runtime.loop.worker import Pace, Worker
+from processor.runtime.loop.topics import TopicNames
+from processor.runtime.loop.worker import LoopSettings, Worker
 
 from .accidents import Accidents
 from .oracle import Oracle, Violation, must
 from .workload import LABELS, workload
 
-TOPICS = Topics("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
+TOPICS = TopicNames("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
 PARTITIONS = 2
 GROUP = "gforce"
 START = 1_700_000_000_000
-RULES = TenantRules(
+RULES = TenantSettings(
     settings=Settings(labels=LABELS, positive="grant", bucket=60_000, keep=4, shadows=(Policy(policy="groupaware"),)),
     seed=b"sixteen bytes ok",
     digest="00",
@@ -49,8 +66,8 @@ RULES = TenantRules(
     horizon=12_000,
     watch=WatchSettings(alpha=0.9, false_alarm_pairs=2, clear=2, learning=1),
 )
-TERMS = Terms(limits=Limits(), rules_for=lambda name: RULES, max_future=300_000, slot=500, sweep=4)
-PACE = Pace(
+TERMS = StreamSettings(limits=Limits(), settings_for=lambda name: RULES, max_future=300_000, slot=500, sweep=4)
+PACE = LoopSettings(
     commit_interval=20,
     most_records=40,
     for_each_tenant=12,
@@ -120,7 +137,7 @@ class HookedStore:
 
     def look_up(
         self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
-    ) -> View:
+    ) -> LookupResult:
         return self._call("look_up", lambda: self.inner.look_up(partition, token, ids, due, most, sweep))  # type: ignore[no-any-return]
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
@@ -132,7 +149,7 @@ class HookedStore:
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(self._call("fields", lambda: list(self.inner.fields(partition, token))))
 
-    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, SnapshotPage]:
         return self._call("page", lambda: self.inner.page(partition, token, cursor, most))  # type: ignore[no-any-return]
 
     def wipe(self, partition: int, token: bytes) -> None:
@@ -250,8 +267,8 @@ class World:
             store=self.make_store(process.name),
             terms=TERMS,
             pace=self.pace,
-            wall=lambda: self.now,
-            tick=lambda: self.now,
+            wall_ms=lambda: self.now,
+            monotonic_ms=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
             aside=[Beside(self.beside, wait), Beside(self.beside, wait)],
             trim=self.broker.delete_records,
@@ -263,7 +280,7 @@ class World:
             try:
                 worker.run_once(0.0)
             except (LogError, StoreError) as error:
-                if isinstance(error, Stop) and self.accidents is None:
+                if isinstance(error, OperatorActionRequiredError) and self.accidents is None:
                     raise Violation(f"a processor stopped: {error}") from error
                 return  # as an unhandled error would: the process ends and is started again
             if self.now % 7 == 0:  # without the generator, so that a seed keeps its history whatever is acknowledged
@@ -361,7 +378,9 @@ class World:
         events = self.workload.events
         while self.fed < len(events) and events[self.fed].step <= step:
             event = events[self.fed]
-            self.broker.produce(At(event.topic, event.partition), event.key, event.value, timestamp=self.now)
+            self.broker.produce(
+                TopicPartition(event.topic, event.partition), event.key, event.value, timestamp=self.now
+            )
             self.fed += 1
 
     def _turn(self) -> None:
@@ -383,11 +402,11 @@ class World:
 
     def _fault_at(self, call: str) -> Exception | None:
         if call.startswith("store."):
-            return StoreUnavailable("no answer")
+            return StoreUnavailableError("no answer")
         if call.startswith("commit"):
-            return Unknown("no answer")
+            return CommitUnknownError("no answer")
         if call.startswith(("committed", "send", "bounds", "read")):
-            return Retry("no answer")
+            return RetryableError("no answer")
         return None
 
     def _trouble(self) -> None:
@@ -487,24 +506,24 @@ class World:
         try:
             for topic in TOPICS.inputs:
                 for number in numbers:
-                    at = At(topic, number)
+                    at = TopicPartition(topic, number)
                     committed = self.broker.committed(GROUP, [at])[at]
                     _, end = reader.bounds(at)
                     if committed is None or committed.offset < end:
                         return False
             return self._store_is_current(numbers)
-        except Retry:
+        except RetryableError:
             return False
 
     def records(self, topic: str, partition: int) -> list[Record]:
         """All that was committed to a partition."""
         reader = MemoryReader(self.broker)
-        return list(reader.read(At(topic, partition), 0))
+        return list(reader.read(TopicPartition(topic, partition), 0))
 
     def _store_is_current(self, numbers: Iterable[int]) -> bool:
         """Every partition's state has reached the last commit: the apply comes after it."""
         for number in numbers:
-            at = At(TOPICS.requests, number)
+            at = TopicPartition(TOPICS.requests, number)
             committed = self.broker.committed(GROUP, [at])[at]
             identity = self.store.peek(number)
             if committed is None or identity is None or identity.text() != committed.metadata:

@@ -16,7 +16,7 @@ from processor.audit.replay.findings import Finding
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Role
 from processor.audit.verify.audit import Audit, audit
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.runtime import config as configuration
 from processor.runtime.config import Config
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
@@ -68,7 +68,7 @@ SEEDS = Secrets.of_config(load())
 
 def run(source: MemorySource, secrets: Secrets = SEEDS, start: int | None = None, **heads: str) -> Audit:
     kept = {int(name.removeprefix("p")): text for name, text in heads.items()}
-    return audit(source, Options(secrets, kept, start), processes=1)
+    return audit(source, AuditOptions(secrets, kept, start), processes=1)
 
 
 def only(found: Audit, kind: str) -> Finding:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import fastavro
 import pytest
 
-from processor.adapters.avro import AvroCodec, Options, schema_text
+from processor.adapters.avro import AvroCodec, AvroOptions, schema_text
 from processor.adapters.log import Record
-from processor.core.stream.events import Rejected
+from processor.core.stream.events import RejectedEventError
 from tests.servers.schema_registry import SchemaRegistry
 
-OPTIONS = Options("requests", "feedback", "decisions")
+OPTIONS = AvroOptions("requests", "feedback", "decisions")
 REQUEST = {"tenant": "t", "decision_id": "1", "group": "A", "predictions": {"m": True}}
 SECRET = "hunter2-Zq"
 
@@ -50,7 +50,7 @@ def fresh(own: SchemaRegistry) -> Iterator[AvroCodec]:
     yield from opened(own)
 
 
-def opened(registry: SchemaRegistry, options: Options = OPTIONS) -> Iterator[AvroCodec]:
+def opened(registry: SchemaRegistry, options: AvroOptions = OPTIONS) -> Iterator[AvroCodec]:
     made = AvroCodec(registry.url, options)
     yield made
     made.close()
@@ -69,8 +69,8 @@ def framed(registry: SchemaRegistry, topic: str, event: object, schema: str | No
     return b"\x00" + number.to_bytes(4, "big") + payload(schema, event)
 
 
-def refusal(codec: AvroCodec, value: bytes, topic: str = "requests") -> Rejected:
-    with pytest.raises(Rejected) as refused:
+def refusal(codec: AvroCodec, value: bytes, topic: str = "requests") -> RejectedEventError:
+    with pytest.raises(RejectedEventError) as refused:
         codec.to_json(topic, value)
     return refused.value
 

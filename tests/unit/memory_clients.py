@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from processor.adapters.log import At, Committed, Membership, Record
+from processor.adapters.log import Committed, Membership, Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from tests.contract.worlds import Diary, flat, named
 
-IN, LABELS, OUT, LOG = At("in", 0), At("labels", 0), At("out", 0), At("log", 0)
+IN, LABELS, OUT, LOG = (
+    TopicPartition("in", 0),
+    TopicPartition("labels", 0),
+    TopicPartition("out", 0),
+    TopicPartition("log", 0),
+)
 GROUP = "group"
 NOBODY = Membership(-1, "", GROUP)
 
@@ -36,7 +41,7 @@ def producer(broker: MemoryBroker, name: str = "a") -> MemoryOutput:
     return output
 
 
-def values(broker: MemoryBroker, at: At) -> list[bytes | None]:
+def values(broker: MemoryBroker, at: TopicPartition) -> list[bytes | None]:
     return [record.value for record in MemoryReader(broker).read(at, broker.partition(at).start)]
 
 

@@ -12,7 +12,7 @@ from processor.core.settings import Policy, Settings
 from processor.core.stream.delays import DELAY_BOUNDS, bucket_of
 from processor.core.stream.identity import Identity
 from processor.core.stream.partition import Partition
-from processor.core.stream.tenant import Tenant, TenantRules
+from processor.core.stream.tenant import Tenant, TenantSettings
 from processor.core.watching.alerts import WatchSettings
 from processor.runtime.telemetry.status import Status
 
@@ -22,8 +22,10 @@ NOW = 20_003 * DAY + DAY // 2
 SHADOWS = (Policy(policy="groupaware"), Policy(policy="mw"))
 
 
-def rules_for(settings: Settings, watch: WatchSettings | None = None, windows: tuple[int, ...] = (1, 7)) -> TenantRules:
-    return TenantRules(
+def settings_for(
+    settings: Settings, watch: WatchSettings | None = None, windows: tuple[int, ...] = (1, 7)
+) -> TenantSettings:
+    return TenantSettings(
         settings=settings,
         seed=b"a seed of 16 byt",
         digest="0123456789abcdef",
@@ -43,7 +45,7 @@ def binary(**changes: object) -> Settings:
 
 def tenant_of(
     name: str = "acme",
-    rules: TenantRules | None = None,
+    rules: TenantSettings | None = None,
     number: int = 0,
     count: int = 200,
     groups: Sequence[str] = ("A", "B"),
@@ -52,7 +54,7 @@ def tenant_of(
     unlabelled: int = 0,
 ) -> Tenant:
     """``count`` cases with labels spread over the last ten days, then ``unlabelled`` that wait for theirs."""
-    tenant = Tenant.new(number, name, rules or rules_for(binary()))
+    tenant = Tenant.new(number, name, rules or settings_for(binary()))
     rng = np.random.default_rng(seed)
     labels = tenant.rules.settings.labels
     truth = rng.integers(0, len(labels), count + unlabelled)

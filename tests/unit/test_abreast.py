@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from processor.adapters.log import Record
 from processor.audit.replay import abreast as side_by_side
 from processor.audit.replay import replay as replaying
-from processor.audit.replay.abreast import MOST, Stepping, abreast
-from processor.audit.replay.mirror import Mirror
+from processor.audit.replay.abreast import MOST, Stepping, interleave_partitions
+from processor.audit.replay.mirror import MemoryState
 from processor.audit.sources.source import RecordingError, Role
 from processor.audit.verify.audit import Audit, audit, shared_out
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.core.cases import Drawn
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import Partition
@@ -28,17 +28,17 @@ from processor.core.stream.step import (
     SLOTS_PER_BATCH,
     YOUNG_CHUNK,
     Given,
-    Outcome,
-    Raw,
-    Terms,
+    InputRecord,
+    StepResult,
+    StreamSettings,
     advanced,
-    apart,
     decode,
     due_slot,
+    split_by_source,
     steps,
 )
 from processor.runtime import config as configuration
-from processor.runtime.assembly import terms_of
+from processor.runtime.assembly import stream_settings
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
 from .audited import CONFIG, SEEDS, changed, is_request, load
@@ -70,14 +70,14 @@ STREAMS = {
 class Lane:
     """A partition whose tenants come in an order of its own, at times of its own, in batches of any size."""
 
-    def __init__(self, seed: int, terms: Terms) -> None:
+    def __init__(self, seed: int, terms: StreamSettings) -> None:
         self._rng, self._seed, self._terms = Random(seed), seed, terms
         names = self._rng.sample(sorted(STREAMS), len(STREAMS))
         self.rest = events({name: STREAMS[name] for name in names}, 1_000, seed)
-        self.partition, self.mirror = Partition(0, 1, Identity("l", seed, GENESIS)), Mirror()
+        self.partition, self.mirror = Partition(0, 1, Identity("l", seed, GENESIS)), MemoryState()
         self.offsets: Counter[str] = Counter()
         self.open: list[tuple[str, int]] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[StepResult] = []
         self.busiest = 0
         """the most requests a tenant had in one batch"""
 
@@ -87,9 +87,9 @@ class Lane:
         raws = []
         for event in sorted(some, key=lambda event: event.role == "feedback"):
             at = -1 if self._rng.random() < 0.05 else event.at
-            raws.append(Raw(event.role, self.offsets[event.role], at, event.tenant.encode(), event.value))
+            raws.append(InputRecord(event.role, self.offsets[event.role], at, event.tenant.encode(), event.value))
             self.offsets[event.role] += 1
-        asked = decode(*apart(raws), 0, 1, clock, self._terms, set())
+        asked = decode(*split_by_source(raws), 0, 1, clock, self._terms, set())
         tenants = Counter(event.tenant for _, event, _ in asked.requests)
         self.busiest = max(self.busiest, *tenants.values(), 0)
         seen = [alert for alert in self.open if self._rng.random() < 0.5]
@@ -100,7 +100,7 @@ class Lane:
         slabs = self.mirror.due(due_slot(clock, self._terms.slot), SLOTS_PER_BATCH)
         return Given(self.partition, asked, self.mirror.entries, slabs, clock, self._terms, seen, drawn)
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: StepResult) -> None:
         self.open += [(alert.tenant, alert.number) for alert in outcome.alerts if alert.state == "raised"]
         self.mirror.follow(outcome)
         after = Identity("l", self.partition.identity.sequence + 1, GENESIS)
@@ -112,7 +112,7 @@ class Lane:
 def test_partitions_stepped_together_lead_to_what_each_leads_to_alone(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "more.toml"
     path.write_text(CONFIG.read_text() + MORE.replace("NAME", "saver") + MORE.replace("NAME", "thrift"))
-    plain = terms_of(configuration.load(path, {}))
+    plain = stream_settings(configuration.load(path, {}))
     terms = [dataclasses.replace(plain, slot=slot) for slot in (1_000, 1_000, 3_000, 700)]
     alone, together = ([Lane(10 * seed + i, mine) for i, mine in enumerate(terms)] for _ in range(2))
     for lane in alone:
@@ -207,7 +207,7 @@ def other_decision(source: MemorySource) -> MemorySource:
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Tampering:
     """One batch of one partition breaks the step."""
 
-    def fails(given: Sequence[Given]) -> list[Outcome]:
+    def fails(given: Sequence[Given]) -> list[StepResult]:
         if any((one.partition.number, one.partition.identity.sequence) == (VICTIM, 7) for one in given):
             raise ZeroDivisionError("a fault of ours")
         return steps(given)
@@ -217,7 +217,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Tampering:
 
 
 def run(source: MemorySource, partitions: Sequence[int] | None = None) -> Audit:
-    return audit(source, Options(SEEDS), partitions, processes=1)
+    return audit(source, AuditOptions(SEEDS), partitions, processes=1)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_batch_that_cannot_be_recomputed_is_the_only_one(recorded: MemorySourc
 
 def test_progress_adds_up_to_all_that_was_read(recorded: MemorySource) -> None:
     told: list[int] = []
-    found = audit(recorded, Options(SEEDS), processes=1, progress=told.append)
+    found = audit(recorded, AuditOptions(SEEDS), processes=1, progress=told.append)
     assert told == sorted(told)
     assert told[-1] == found.requests + found.labels
 
@@ -292,8 +292,8 @@ def test_only_some_partitions_are_under_way_at_a_time(monkeypatch: pytest.Monkey
         return [10 * one for one in given]
 
     monkeypatch.setattr(side_by_side, "stepped", ten_times)
-    assert abreast(map(partition, range(50))) == [10 * number * (1 + number % 5) for number in range(50)]
+    assert interleave_partitions(map(partition, range(50))) == [10 * number * (1 + number % 5) for number in range(50)]
     assert began == list(range(50))
     assert max(at_once) == MOST
     assert sum(at_once) == sum(1 + number % 5 for number in range(50))
-    assert abreast(map(partition, range(0))) == []
+    assert interleave_partitions(map(partition, range(0))) == []

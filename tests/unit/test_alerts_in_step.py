@@ -13,8 +13,8 @@ import schemas
 from processor.core.settings import Settings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import partition_from_fields
-from processor.core.stream.step import Outcome
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.step import StepResult
+from processor.core.stream.tenant import TenantSettings
 from processor.core.watching.alert_events import AlertEvent
 from processor.core.watching.alerts import WatchSettings
 
@@ -156,12 +156,12 @@ def test_a_label_that_came_first_has_no_negative_delay() -> None:
     assert (waits.delays[0], waits.delay_sum, waits.pending) == (1, 0, 0)
 
 
-def acknowledge(bench: Bench, number: int, tenant: str = "t") -> Outcome:
+def acknowledge(bench: Bench, number: int, tenant: str = "t") -> StepResult:
     return bench.batch(acknowledged=[(tenant, number)])
 
 
-def reread(bench: Bench, under: TenantRules | None = None) -> Any:
+def reread(bench: Bench, under: TenantSettings | None = None) -> Any:
     """The tenant as a process that restarts finds it, under other rules or the same."""
-    fields, rules_for = dict(bench.store.fields(0, TOKEN)), bench.terms.rules_for
-    found = partition_from_fields(0, 1, Identity("l", 1, GENESIS), fields, lambda name: under or rules_for(name))
+    fields, settings_for = dict(bench.store.fields(0, TOKEN)), bench.terms.settings_for
+    found = partition_from_fields(0, 1, Identity("l", 1, GENESIS), fields, lambda name: under or settings_for(name))
     return found.tenants["t"]

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.audit.verify.audit import audit
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.cli import app
 from tests.recordings.stream import MemorySource
 from tests.recordings.writing import write_plain, write_recording
@@ -82,6 +82,6 @@ def test_partitions_are_audited_by_processes_of_their_own(
 ) -> None:
     monkeypatch.setattr("processor.audit.verify.audit.FEW", 0)
     told: list[int] = []
-    found = audit(recorded, Options(SEEDS), processes=2, progress=told.append)
+    found = audit(recorded, AuditOptions(SEEDS), processes=2, progress=told.append)
     assert found.verdict == "verified"
     assert told[-1] == found.requests + found.labels

@@ -6,12 +6,12 @@ from base64 import b64decode
 
 from msgspec.structs import replace
 
-from processor.audit.replay.mirror import Mirror, boundaries
+from processor.audit.replay.mirror import MemoryState, boundaries
 from processor.audit.replay.replay import Replay, replay
 from processor.audit.replay.snapshots import entries, own_writes
 from processor.core.settings import Prior
 from processor.core.stream.journal import JournalRecord, digest
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.tenant import TenantSettings
 from tests.recordings.stream import MemorySource
 
 from .audited import SEEDS
@@ -32,7 +32,7 @@ def test_the_writes_of_a_batch_are_told_from_the_slice_of_a_snapshot(recorded: M
 
 
 def test_the_mirror_holds_what_the_store_would_hold(recorded: MemorySource) -> None:
-    mirror = Mirror()
+    mirror = MemoryState()
     last = list(Replay(recorded, 1, SEEDS).batches())[-1]
     for batch in replay(recorded, 1, SEEDS):
         assert batch.outcome is not None
@@ -45,7 +45,7 @@ def test_the_mirror_holds_what_the_store_would_hold(recorded: MemorySource) -> N
 
 
 def test_a_replay_under_other_rules_keeps_the_interleaving_and_the_clock(recorded: MemorySource) -> None:
-    def cautious(tenant: str, rules: TenantRules) -> TenantRules:
+    def cautious(tenant: str, rules: TenantSettings) -> TenantSettings:
         settings = replace(rules.settings, prior=Prior(error=50.0))
         return replace(rules, settings=settings)
 

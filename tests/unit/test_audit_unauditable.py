@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.rules import Secrets
 from processor.audit.verify.audit import heads
-from processor.audit.verify.result import Options
-from processor.core.errors import GForceError, InvalidInput
+from processor.audit.verify.result import AuditOptions
+from processor.core.errors import GForceError, InvalidInputError
 from tests.recordings.stream import MemorySource
 
 from .audited import SEEDS, changed, run
@@ -38,7 +38,7 @@ def test_inputs_that_retention_has_taken_are_not_auditable_from_the_beginning(so
 
 def test_a_record_without_journal_is_not_auditable(source: MemorySource) -> None:
     source.records = {place: kept for place, kept in source.records.items() if place[0] != "journal"}
-    with pytest.raises(NotAuditable, match="nothing of topic journal"):
+    with pytest.raises(NotAuditableError, match="nothing of topic journal"):
         run(source)
 
 
@@ -58,7 +58,7 @@ def test_a_configuration_that_is_not_there_is_not_auditable_unless_somebody_has_
 
 
 def test_seeds_are_never_shown() -> None:
-    shown = repr(Options(SEEDS))
+    shown = repr(AuditOptions(SEEDS))
     assert "5eed" not in shown
     assert "1e4de4" not in shown
 
@@ -75,5 +75,5 @@ def test_a_seed_file_is_checked_without_quoting_it(tmp_path: Path) -> None:
 
 def test_a_head_is_written_as_it_is_printed() -> None:
     assert heads(["3=abc:7:ff"]) == {3: "1:abc:7:ff"}
-    with pytest.raises(InvalidInput, match="is no head"):
+    with pytest.raises(InvalidInputError, match="is no head"):
         heads(["abc"])

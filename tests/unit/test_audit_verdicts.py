@@ -11,15 +11,15 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from processor.adapters.log import At, Record
-from processor.audit.recording.plan import Order, _resumed
+from processor.adapters.log import Record, TopicPartition
+from processor.audit.recording.plan import RecordingOrder, _resumed
 from processor.audit.recording.ranges import Stretch
 from processor.audit.replay.rules import Secrets
 from processor.audit.replay.snapshots import entries
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import Audit, audit
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.cli import app
 from processor.runtime import config as configuration
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
@@ -43,7 +43,7 @@ def source(recorded: MemorySource) -> MemorySource:
 
 def run(source: MemorySource, secrets: Secrets = SEEDS, **heads: str) -> Audit:
     kept = {int(name.removeprefix("p")): text for name, text in heads.items()}
-    return audit(source, Options(secrets, kept), processes=1)
+    return audit(source, AuditOptions(secrets, kept), processes=1)
 
 
 def said(folder: Path, *options: str) -> tuple[int, str]:
@@ -78,9 +78,9 @@ def test_a_changelog_that_begins_anew_after_a_gap_of_the_manifest_is_no_differen
     assert "trimmed before they were recorded" in note
     write_recording(source, tmp_path / "r")
     with open_source([tmp_path / "r"]) as kept:
-        assert audit(kept, Options(SEEDS), processes=1).verdict == "verified"
-        assert audit(kept, Options(Secrets()), processes=1).verdict == "verified"
-        assert audit(kept, Options(SEEDS, from_batch=0), processes=1).verdict == "verified"
+        assert audit(kept, AuditOptions(SEEDS), processes=1).verdict == "verified"
+        assert audit(kept, AuditOptions(Secrets()), processes=1).verdict == "verified"
+        assert audit(kept, AuditOptions(SEEDS, from_batch=0), processes=1).verdict == "verified"
 
 
 def test_a_gap_excuses_nothing_beside_it(source: MemorySource) -> None:
@@ -101,7 +101,7 @@ def test_a_changelog_whose_end_was_gone_is_no_difference_either(source: MemorySo
 def test_of_plain_files_nobody_knows_what_the_changelog_should_cover(source: MemorySource, tmp_path: Path) -> None:
     holed(source, 1)
     with open_source(write_plain(source, tmp_path)) as plain:
-        assert audit(plain, Options(SEEDS), processes=1).verdict == "verified"
+        assert audit(plain, AuditOptions(SEEDS), processes=1).verdict == "verified"
 
 
 def test_a_recording_is_gone_on_with_after_its_changelog_was_trimmed(recorded: MemorySource, tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_a_recording_is_gone_on_with_after_its_changelog_was_trimmed(recorded: M
     earlier = manifests.load(tmp_path)
     entry = earlier.range_of("changelog", 1)
     assert entry is not None
-    at, end = At(entry.topic, 1), entry.end
-    order = Order(folder=tmp_path, topics={"changelog": entry.topic}, group="gforce")
+    at, end = TopicPartition(entry.topic, 1), entry.end
+    order = RecordingOrder(folder=tmp_path, topics={"changelog": entry.topic}, group="gforce")
     stretch = Stretch("changelog", at, end + 30, end + 50)
     work = _resumed(earlier, [stretch], {at: (end + 30, end + 50)}, earlier.cluster, order)
     assert [(one.since, one.until) for one in work.gone] == [(end, end + 30)]
@@ -312,7 +312,7 @@ def test_garbage_in_the_journal_is_an_altered_record(source: MemorySource, garba
     assert found.exit_code == 1
     (finding,) = [one for one in found.findings if one.kind == "journal-unreadable"]
     assert finding.offset == record.offset
-    again = audit(source, Options(SEEDS, from_batch=0), processes=1)
+    again = audit(source, AuditOptions(SEEDS, from_batch=0), processes=1)
     assert again.exit_code == 1
 
 

@@ -11,7 +11,7 @@ from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets, digest_of
 from processor.audit.replay.snapshots import start_at
 from processor.core.stream.journal import state_digest
-from processor.runtime.assembly import rules_of
+from processor.runtime.assembly import tenant_settings_of
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
 from .audited import SEEDS, TENANTS, load, only, run
@@ -38,13 +38,13 @@ def test_alerts_are_recomputed(alerted: MemorySource) -> None:
 
 
 def test_the_rules_in_the_journal_are_those_of_the_configuration_to_the_last_field(recorded: MemorySource) -> None:
-    rules_for, config = rules_of(load()), load()
+    settings_for, config = tenant_settings_of(load()), load()
     for tenant in TENANTS:
-        wanted = rules_for(tenant)
+        wanted = settings_for(tenant)
         assert wanted is not None
         book = RuleBook(Secrets.of_config(config), limits=config.limits)
         book.configs, book.assigned = {wanted.digest: wanted.canonical}, {tenant: wanted.digest}
-        assert book.rules_for(tenant) == replace(wanted, windows=book.rules_for(tenant).windows)  # type: ignore[union-attr]
+        assert book.settings_for(tenant) == replace(wanted, windows=book.settings_for(tenant).windows)  # type: ignore[union-attr]
         assert digest_of(wanted.canonical) == wanted.digest
     assert run(recorded, Secrets.of_config(config)).verdict == "verified"
 

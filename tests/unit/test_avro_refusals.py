@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from processor.adapters.avro import AvroCodec, schema_text
 from processor.adapters.codec import raw_of
-from processor.core.stream.events import Limits, Reason, Rejected, decode_request
+from processor.core.stream.events import Limits, Reason, RejectedEventError, decode_request
 from processor.core.stream.step import FEEDBACK
 from tests.servers.schema_registry import SchemaRegistry
 
@@ -102,6 +102,6 @@ def test_what_json_refuses_avro_refuses_for_the_same_reason(registry: SchemaRegi
         ({"context": "[" * 70 + "]" * 70}, Reason.LIMIT),
     ]:
         found = codec.to_json("requests", framed(registry, "requests", {**REQUEST, **change}))
-        with pytest.raises(Rejected) as refused:
+        with pytest.raises(RejectedEventError) as refused:
             decode_request(found, Limits())
         assert refused.value.reason is reason

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.avro import AvroCodec, Options, schema_text
-from processor.adapters.log import Retry
-from processor.core.errors import InvalidSettings
+from processor.adapters.avro import AvroCodec, AvroOptions, schema_text
+from processor.adapters.log import RetryableError
+from processor.core.errors import InvalidSettingsError
 from processor.core.stream.events import DecisionEvent, Reason, encode_decision
 from tests.servers.schema_registry import SchemaRegistry
 
@@ -48,7 +48,7 @@ def test_a_registry_that_does_not_answer_sensibly_means_later(
 ) -> None:
     value = framed(own, "requests", REQUEST)
     own.broken = answer
-    with pytest.raises(Retry, match="schema registry"):
+    with pytest.raises(RetryableError, match="schema registry"):
         fresh.to_json("requests", value)
     own.broken = None
     assert json.loads(fresh.to_json("requests", value)) == REQUEST
@@ -58,9 +58,9 @@ def test_without_a_registry_reading_and_writing_mean_later() -> None:
     with SchemaRegistry() as gone:
         value = framed(gone, "requests", REQUEST)
     for codec in opened(gone):
-        with pytest.raises(Retry, match="schema registry"):
+        with pytest.raises(RetryableError, match="schema registry"):
             codec.to_json("requests", value)
-        with pytest.raises(Retry, match="schema registry"):
+        with pytest.raises(RetryableError, match="schema registry"):
             codec.from_json("decisions", decision())
 
 
@@ -70,7 +70,7 @@ def decision() -> bytes:
 
 def test_a_refused_schema_of_decisions_means_later(own: SchemaRegistry, fresh: AvroCodec) -> None:
     own.broken = (409, {"error_code": 409, "message": "incompatible with an earlier schema"})
-    with pytest.raises(Retry, match="incompatible"):
+    with pytest.raises(RetryableError, match="incompatible"):
         fresh.from_json("decisions", decision())
     own.broken = None
     assert fresh.from_json("decisions", decision())[:1] == b"\x00"
@@ -82,7 +82,7 @@ def test_a_refused_schema_of_decisions_means_later(own: SchemaRegistry, fresh: A
 
 def test_credentials_reach_the_registry(own: SchemaRegistry) -> None:
     own.register("requests-value", schema_text("request.v1"))
-    options = Options("requests", "feedback", "decisions", {"basic.auth.user.info": f"me:{SECRET}", "timeout": "2"})
+    options = AvroOptions("requests", "feedback", "decisions", {"basic.auth.user.info": f"me:{SECRET}", "timeout": "2"})
     assert SECRET not in repr(options)
     for codec in opened(own, options):
         codec.to_json("requests", framed(own, "requests", REQUEST))
@@ -90,13 +90,13 @@ def test_credentials_reach_the_registry(own: SchemaRegistry) -> None:
 
 
 def test_a_property_that_does_not_exist_is_named() -> None:
-    with pytest.raises(InvalidSettings, match="avro.properties: Unrecognized properties: no.such"):
-        AvroCodec("http://127.0.0.1:1", Options("r", "f", "d", {"no.such": "x"}))
-    with pytest.raises(InvalidSettings, match="avro.properties"):
-        AvroCodec("http://127.0.0.1:1", Options("r", "f", "d", {"timeout": "soon"}))
+    with pytest.raises(InvalidSettingsError, match="avro.properties: Unrecognized properties: no.such"):
+        AvroCodec("http://127.0.0.1:1", AvroOptions("r", "f", "d", {"no.such": "x"}))
+    with pytest.raises(InvalidSettingsError, match="avro.properties"):
+        AvroCodec("http://127.0.0.1:1", AvroOptions("r", "f", "d", {"timeout": "soon"}))
 
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
-    with pytest.raises(InvalidSettings, match=r'pip install "gforce\[avro\]"'):
+    with pytest.raises(InvalidSettingsError, match=r'pip install "gforce\[avro\]"'):
         AvroCodec("http://127.0.0.1:1", OPTIONS)

@@ -13,14 +13,14 @@ import pytest
 
 from processor.adapters.avro import AvroCodec, schema_text
 from processor.adapters.codec import raw_of
-from processor.adapters.log import At, Record
+from processor.adapters.log import Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory.store import MemoryStore
 from processor.core.stream.events import DecisionEvent, Limits, decode_feedback, encode_decision
 from processor.core.stream.journal import JournalRecord, decisions_digest, hashes_text, record_hash
-from processor.core.stream.step import FEEDBACK, REQUESTS, Raw
-from processor.runtime.assembly import codec_of, pace_of, terms_of, topics_of
+from processor.core.stream.step import FEEDBACK, REQUESTS, InputRecord
+from processor.runtime.assembly import codec_of, loop_settings, stream_settings, topics_of
 from processor.runtime.config import load
 from processor.runtime.loop.worker import Worker
 from tests.servers.schema_registry import SchemaRegistry
@@ -50,7 +50,7 @@ def test_what_cannot_be_turned_into_json_is_kept_as_it_came(codec: AvroCodec, va
 
 
 def test_without_a_codec_nothing_changes() -> None:
-    assert raw_of(REQUESTS, record(b"{}"), None) == Raw(REQUESTS, 5, 1_000, b"t", b"{}")
+    assert raw_of(REQUESTS, record(b"{}"), None) == InputRecord(REQUESTS, 5, 1_000, b"t", b"{}")
 
 
 # Through the processor
@@ -76,16 +76,16 @@ class Stream:
             make_output=lambda: MemoryOutput(self.broker, "a"),
             reader=MemoryReader(self.broker),
             store=MemoryStore(),
-            terms=terms_of(config),
-            pace=pace_of(config),
-            wall=lambda: self.now,
-            tick=lambda: self.now,
+            terms=stream_settings(config),
+            pace=loop_settings(config),
+            wall_ms=lambda: self.now,
+            monotonic_ms=lambda: self.now,
             entropy=lambda count: bytes(count),
             codec=self.codec,
         )
 
     def send(self, topic: str, value: bytes | None) -> None:
-        self.broker.produce(At(topic, 0), b"t", value)
+        self.broker.produce(TopicPartition(topic, 0), b"t", value)
 
     def turn(self, times: int = 10) -> None:
         for _ in range(times):
@@ -93,7 +93,7 @@ class Stream:
             self.worker.run_once(0)
 
     def records(self, topic: str) -> list[Record]:
-        return list(MemoryReader(self.broker).read(At(topic, 0), 0))
+        return list(MemoryReader(self.broker).read(TopicPartition(topic, 0), 0))
 
     def letters(self) -> list[tuple[str, bytes | None]]:
         found = self.records(self.topics.dead_letters)
@@ -163,11 +163,11 @@ def test_while_the_registry_is_away_records_wait_and_none_is_lost(own: SchemaReg
     stream.turn()
     assert stream.letters() == []
     assert stream.records("decisions") == stream.journals() == []
-    assert "schema registry" in stream.worker.owned[0].trouble
+    assert "schema registry" in stream.worker.owned[0].last_error
     own.broken = None
     stream.turn()
     assert len(stream.records("decisions")) == 1
-    assert stream.worker.owned[0].trouble == ""
+    assert stream.worker.owned[0].last_error == ""
 
 
 def test_while_decisions_cannot_be_written_nothing_is_committed(own: SchemaRegistry, stream: Stream) -> None:

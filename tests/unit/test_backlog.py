@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from processor.adapters.log import At
-from processor.core.stream.batch import REQUESTS, Raw
+from processor.adapters.log import TopicPartition
+from processor.core.stream.batch import REQUESTS, InputRecord
 from processor.runtime import config as configuration
-from processor.runtime.loop.held import Held, takeable
-from processor.runtime.loop.owned import Pace
+from processor.runtime.loop.held import InputBuffer, batch_limit
+from processor.runtime.loop.owned import LoopSettings
 from tests.recordings.stream import START, Event, Running
 
-PACE = Pace(commit_interval=0, most_records=50)
+PACE = LoopSettings(commit_interval=0, most_records=50)
 PATIENT = replace(PACE, commit_interval=1_000)
 """waits until there is enough for a batch"""
 SEED = {"GFORCE_PROCESSING__SEED": "0badc0de" * 4}
@@ -36,7 +36,7 @@ def case(number: int, late: int) -> list[Event]:
     return [request(number, number), label(number, number + late)]
 
 
-def after(stream: Iterable[Event], pace: Pace = PACE, turns: int = 500) -> Running:
+def after(stream: Iterable[Event], pace: LoopSettings = PACE, turns: int = 500) -> Running:
     """A processor to which a stream came that was there before anybody read it, each input in order of time."""
     running = Running(configuration.load(None, SEED), 1, pace)
     running.run()
@@ -130,7 +130,7 @@ def test_reading_is_paused_and_read_on_at_all() -> None:
     running.run(20)
     [owned] = running.worker.owned.values()
     assert owned.paused == {running.topics.feedback}
-    assert not running.worker.input.ended(At(running.topics.feedback, 0))
+    assert not running.worker.input.ended(TopicPartition(running.topics.feedback, 0))
     running.run(500)
     assert not owned.paused
     assert not running.worker.intake.has_lag(owned)
@@ -144,7 +144,7 @@ def test_a_label_from_the_future_holds_nothing_back() -> None:
         first = Running(configuration.load(None, SEED), 1, PACE)
         first.run()
         first.now = NOW
-        first.broker.produce(At(first.topics.feedback, 0), b"bank", wrong.value, timestamp=wrong.at)
+        first.broker.produce(TopicPartition(first.topics.feedback, 0), b"bank", wrong.value, timestamp=wrong.at)
         first.feed(stream, between=1 << 60)
         first.run(20)
         [owned] = first.worker.owned.values()
@@ -186,10 +186,10 @@ def test_what_is_held_back_is_left_by_a_stop_and_read_again() -> None:
 # What may be taken
 
 
-def held(*times: int, now: int = 1_000) -> Held:
-    found = Held(0)
+def held(*times: int, now: int = 1_000) -> InputBuffer:
+    found = InputBuffer(0)
     if times:
-        found.add([Raw(REQUESTS, offset, time, None, None) for offset, time in enumerate(times)], now)
+        found.add([InputRecord(REQUESTS, offset, time, None, None) for offset, time in enumerate(times)], now)
     return found
 
 
@@ -215,21 +215,21 @@ NEITHER, BOTH = (False, False), (True, True)
     ],
 )
 def test_what_a_batch_may_take(
-    requests: Held, feedback: Held, most: int, caught_up: tuple[bool, bool], expected: tuple[int, int]
+    requests: InputBuffer, feedback: InputBuffer, most: int, caught_up: tuple[bool, bool], expected: tuple[int, int]
 ) -> None:
-    assert takeable(requests, feedback, most, caught_up, present=900) == expected
+    assert batch_limit(requests, feedback, most, caught_up, present=900) == expected
 
 
 def test_an_input_remembers_the_time_of_what_was_let_go() -> None:
     requests, feedback = held(5, 6), held(5)
-    requests.let_go(2)
-    assert takeable(requests, feedback, 9, NEITHER, present=900) == (0, 1)
+    requests.drop_committed(2)
+    assert batch_limit(requests, feedback, 9, NEITHER, present=900) == (0, 1)
     assert (len(requests), requests.reached, requests.next) == (0, 6, 2)
 
 
 def test_records_that_were_read_before_are_passed_over() -> None:
     one = held(5, 6)
-    one.add([Raw(REQUESTS, offset, 7, None, None) for offset in (0, 1, 2)], 1_000)
-    one.add([Raw(REQUESTS, 1, 7, None, None)], 1_000)
+    one.add([InputRecord(REQUESTS, offset, 7, None, None) for offset in (0, 1, 2)], 1_000)
+    one.add([InputRecord(REQUESTS, 1, 7, None, None)], 1_000)
     assert [record.offset for record in one.records] == [0, 1, 2]
     assert one.latest == [5, 6, 7]

@@ -16,9 +16,9 @@ from processor.core import (
     Counters,
     Decision,
     GForceError,
-    IncompatibleState,
-    InvalidInput,
-    InvalidSettings,
+    IncompatibleStateError,
+    InvalidInputError,
+    InvalidSettingsError,
     Learner,
     Policy,
     Prior,
@@ -185,9 +185,9 @@ def test_it_is_refused_with_the_value_and_a_remedy(what: str) -> None:
 def test_a_refused_request_leaves_no_trace() -> None:
     one = learner()
     before = one.encode()
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         one.decide_batch([Request("x", "new", {"new": "grant"}), Request("y", "new", {"new": "grnat"})])
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         one.decide(ASKED, at=2**60)
     assert one.encode() == before
 
@@ -206,7 +206,7 @@ def test_a_label_of_another_learners_decision_is_learnt() -> None:
 def test_a_positive_decision_without_its_probability_cannot_be_weighted() -> None:
     one = learner(feedback="positive-only", explore=0.1)
     made = Decision("x", "A", "grant", None, None, {}, {"rule": "grant"}, {})
-    with pytest.raises(InvalidInput, match="probability 0/2³² cannot have been made"):
+    with pytest.raises(InvalidInputError, match="probability 0/2³² cannot have been made"):
         one.learn(made, "grant")
 
 
@@ -238,23 +238,23 @@ def test_a_label_without_a_time_counts_when_its_case_was_decided() -> None:
 def test_a_merge_that_is_refused_changes_nothing() -> None:
     two = Learner(Settings(labels=LABELS, groups=("A", "B"), policy=Policy(objective="paper")), SEED)
     before = two.encode()
-    with pytest.raises(IncompatibleState, match='one of "A", "B" only'):
+    with pytest.raises(IncompatibleStateError, match='one of "A", "B" only'):
         two.merge(learner(groups=("C",)))
-    with pytest.raises(IncompatibleState, match="keep = 32 cannot take one with keep = 2"):
+    with pytest.raises(IncompatibleStateError, match="keep = 32 cannot take one with keep = 2"):
         two.merge(learner(keep=2))
     assert two.encode() == before
 
 
 def test_states_of_other_labels_do_not_merge() -> None:
     mine, theirs = State(axes(), bucket=1, keep=2), State(Axes.of(labels=["no", "yes"]), bucket=1, keep=2)
-    with pytest.raises(IncompatibleState, match=r"labels \['y0', 'y1'\] cannot take one of \['no', 'yes'\]"):
+    with pytest.raises(IncompatibleStateError, match=r"labels \['y0', 'y1'\] cannot take one of \['no', 'yes'\]"):
         mine.merge(theirs)
 
 
 def test_a_state_of_three_groups_is_none_for_an_objective_of_two() -> None:
     three = learner(groups=("A", "B", "C")).state
     settings = Settings(labels=LABELS, groups=("A", "B"), policy=Policy(objective="paper"))
-    with pytest.raises(IncompatibleState, match='use a state of these, or objective "gap" or "mixture"'):
+    with pytest.raises(IncompatibleStateError, match='use a state of these, or objective "gap" or "mixture"'):
         Learner(settings, SEED, three)
 
 
@@ -274,7 +274,7 @@ def test_a_flipped_bit_is_refused_or_gives_counts_that_agree(place: int, bit: in
     flipped[place] ^= 1 << bit
     try:
         state = decode_state(bytes(flipped))
-    except IncompatibleState as error:
+    except IncompatibleStateError as error:
         assert "replay" in str(error) or "encode_state" in str(error)  # noqa: PT017 - most flips are refused
         return
     for counts in (state.lifetime, *state.buckets.values()):
@@ -303,10 +303,10 @@ def changed(**fields: object) -> bytes:
 )
 def test_a_state_that_contradicts_itself_is_refused(fields: dict[str, object], says: str) -> None:
     decode_state(changed())
-    with pytest.raises(IncompatibleState, match=says):
+    with pytest.raises(IncompatibleStateError, match=says):
         decode_state(changed(**fields))
 
 
 def test_settings_that_are_decoded_are_checked_by_the_same_rules() -> None:
-    with pytest.raises((InvalidSettings, msgspec.ValidationError)):
+    with pytest.raises((InvalidSettingsError, msgspec.ValidationError)):
         msgspec.convert({"labels": "deny"}, Settings)

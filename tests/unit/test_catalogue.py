@@ -13,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from processor.core.stream.delays import DELAY_BOUNDS, LATENCY_BOUNDS
 from processor.core.watching.alerts import WatchSettings
 from processor.runtime.telemetry import metrics
-from processor.runtime.telemetry.catalogue import CATALOGUE, OTHER, Families, NotInCatalogue, document
+from processor.runtime.telemetry.catalogue import CATALOGUE, OTHER, Families, NotInCatalogueError, document
 from processor.runtime.telemetry.metrics import StatusCollector
 from processor.runtime.telemetry.observer import Observer
 from processor.runtime.telemetry.status import PartitionStatus, Status
 
-from .observed import binary, partition_of, rules_for, status_with, tenant_of
+from .observed import binary, partition_of, settings_for, status_with, tenant_of
 
 HOSTILE = [
     '"} 1\ngforce_ready 0\n#',
@@ -58,7 +58,7 @@ def of(found: Samples, name: str, **labels: str) -> float:
 
 def everything() -> Status:
     """A status that has something to say of every metric."""
-    tenant = tenant_of(rules=rules_for(binary(), watch=WatchSettings(learning=0)), unlabelled=3)
+    tenant = tenant_of(rules=settings_for(binary(), watch=WatchSettings(learning=0)), unlabelled=3)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 2, i % 2 == 0, i) for i in range(200)])
     partition = PartitionStatus(0, "ready", "", 7, 1, 3, 2, 0, 1.5, {"requests": 11, "feedback": 0})
@@ -101,13 +101,13 @@ def test_a_series_has_exactly_the_labels_of_the_catalogue() -> None:
     ],
 )
 def test_what_is_not_in_the_catalogue_cannot_be_exported(name: str, labels: tuple[str, ...], message: str) -> None:
-    with pytest.raises(NotInCatalogue, match=message):
+    with pytest.raises(NotInCatalogueError, match=message):
         Families().of(name, *labels)
 
 
 def test_hostile_names_are_values_of_labels_and_nothing_else() -> None:
     tenants = [
-        tenant_of(name, rules_for(binary()), i, count=30, groups=(name, "B"), experts=(name, "e"))
+        tenant_of(name, settings_for(binary()), i, count=30, groups=(name, "B"), experts=(name, "e"))
         for i, name in enumerate(HOSTILE)
     ]
     found = samples(scrape(status_with(partition_of(*tenants))))
@@ -121,7 +121,7 @@ def test_hostile_names_are_values_of_labels_and_nothing_else() -> None:
 
 
 def test_what_is_unknown_is_left_out() -> None:
-    rules = rules_for(binary(groups=("A", "B", "nobody")))
+    rules = settings_for(binary(groups=("A", "B", "nobody")))
     lonely = tenant_of("lonely", groups=("A",), number=1)
     found = samples(scrape(status_with(partition_of(tenant_of(rules=rules), lonely))))
     assert not any(isnan(value) for value in found.values())
@@ -195,7 +195,7 @@ def test_partitions_and_the_process_are_told() -> None:
 
 def test_alerts_are_gauges_and_two_pairs_of_groups_never_share_one() -> None:
     names = ("a / b", "c", "a", "b / c")
-    tenant = tenant_of(rules=rules_for(binary(), watch=WatchSettings(learning=0)), groups=names, count=50)
+    tenant = tenant_of(rules=settings_for(binary(), watch=WatchSettings(learning=0)), groups=names, count=50)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 4, i % 2 == 0, i) for i in range(1_000)])
     found = samples(scrape(status_with(partition_of(tenant))))

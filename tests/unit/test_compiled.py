@@ -14,11 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.adapters.kafka import runs as kafka_runs
-from processor.adapters.log import At, Piece
+from processor.adapters.log import PartitionRecords, TopicPartition
 from processor.core import compiled
 from processor.core.advice import Advice, contents
 from processor.core.rules.draws import plain_digests
-from processor.core.stream.batch import FEEDBACK, REQUESTS, Asked, Made, Raw, Terms, _Reading, apart, decode, hashes_of
+from processor.core.stream.batch import (
+    FEEDBACK,
+    REQUESTS,
+    DecodedBatch,
+    EncodedDecision,
+    InputRecord,
+    StreamSettings,
+    _Reading,
+    decode,
+    hashes_of,
+    split_by_source,
+)
 from processor.core.stream.entry import Pending, Settled
 from processor.core.stream.events import FeedbackEvent, Limits, RequestEvent
 from processor.core.stream.journal import plain_record_hashes, record_hash
@@ -83,7 +94,7 @@ def test_hashes_of_records_are_the_plain_ones(records: list[tuple[bytes | None, 
 
 @given(st.lists(st.tuples(RECORD_PARTS, RECORD_PARTS, RECORD_PARTS, st.integers(-1, 1 << 62)), max_size=9))
 def test_records_are_hashed_as_they_were_received(records: list[tuple[Any, Any, Any, int]]) -> None:
-    raws = [Raw(REQUESTS, 1, at, key, value, (), original) for key, value, original, at in records]
+    raws = [InputRecord(REQUESTS, 1, at, key, value, (), original) for key, value, original, at in records]
     together = hashes_of(raws)
     assert together == b"".join(record_hash(raw.key, raw.received, raw.timestamp) for raw in raws)
     with plainly():
@@ -134,8 +145,10 @@ def test_what_cannot_be_written_is_refused() -> None:
 # Reading
 
 
-def outcome(raws: list[Raw], limits: Limits, partitions: int) -> tuple[object, ...]:
-    asked = decode(*apart(raws), 0, partitions, 2_000, Terms(limits, lambda name: None, 1_000, 60_000), set())
+def outcome(raws: list[InputRecord], limits: Limits, partitions: int) -> tuple[object, ...]:
+    asked = decode(
+        *split_by_source(raws), 0, partitions, 2_000, StreamSettings(limits, lambda name: None, 1_000, 60_000), set()
+    )
     return (
         [(raw.offset, _said(event), key) for raw, event, key in asked.requests],
         [(raw.offset, event, key) for raw, event, key in asked.feedback],
@@ -149,14 +162,14 @@ def _said(event: RequestEvent) -> tuple[object, ...]:
     return event.tenant, event.decision_id, event.group, event.predictions, event.context, event.content
 
 
-def read_either_way(raws: list[Raw], limits: Limits = Limits(), partitions: int = 1) -> None:
+def read_either_way(raws: list[InputRecord], limits: Limits = Limits(), partitions: int = 1) -> None:
     compiled_way = outcome(raws, limits, partitions)
     with plainly():
         assert compiled_way == outcome(raws, limits, partitions)
 
 
-def raws_of(values: list[tuple[str, bytes | None]], key: bytes | None = b"bank", at: int = 1_000) -> list[Raw]:
-    return [Raw(SOURCES[kind], offset, at, key, value) for offset, (kind, value) in enumerate(values)]
+def raws_of(values: list[tuple[str, bytes | None]], key: bytes | None = b"bank", at: int = 1_000) -> list[InputRecord]:
+    return [InputRecord(SOURCES[kind], offset, at, key, value) for offset, (kind, value) in enumerate(values)]
 
 
 def test_bad_events_are_refused_alike_also_between_good_ones() -> None:
@@ -210,11 +223,11 @@ def test_plain_events_are_read_without_the_plain_version() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("processor.core.stream.batch.request_reader", lambda limits: pytest.fail)
         patch.setattr("processor.core.stream.batch.feedback_reader", lambda limits: pytest.fail)
-        asked: Asked = decode(*apart(raws_of(list(VALID.items()))), 0, 1, 2_000, TERMS, set())
+        asked: DecodedBatch = decode(*split_by_source(raws_of(list(VALID.items()))), 0, 1, 2_000, TERMS, set())
     assert [type(event) for _, event, _ in (*asked.requests, *asked.feedback)] == [RequestEvent, FeedbackEvent]
 
 
-TERMS = Terms(Limits(), lambda name: None, 1_000, 60_000)
+TERMS = StreamSettings(Limits(), lambda name: None, 1_000, 60_000)
 
 
 # Joining
@@ -226,7 +239,7 @@ def test_a_label_of_any_number_settles_its_decision(label: int, before: Callable
     pending = Pending(1, 2, 3, 4, 5, None, 0, 255, (1,), (1,)).encode()
     changed: dict[bytes, bytes | None] = {}
     joined: dict[str, Any] = {"t": SimpleNamespace(numbers={"y": label}, entries=[], labels=[], times=[])}
-    raws = [Raw(FEEDBACK, 0, -1, b"t", b"{}"), Raw(FEEDBACK, 1, 7, b"t", b"{}")]
+    raws = [InputRecord(FEEDBACK, 0, -1, b"t", b"{}"), InputRecord(FEEDBACK, 1, 7, b"t", b"{}")]
     labels = [(raw, FeedbackEvent("t", "1", "y"), key) for raw, key in zip(raws, (b"known", b"unknown"), strict=True)]
     left = compiled.match(labels, changed, before({b"known": pending}), 9, joined, pytest.fail)
     assert left == labels[1:]
@@ -241,7 +254,7 @@ def test_a_label_of_any_number_settles_its_decision(label: int, before: Callable
 def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
     rng = random.Random(seed)
     fetched: list[Any] = [
-        Fetched(rng.choice([HERE, THERE, At("requests", 1)]), rng.randrange(20), end=rng.random() < 0.1)
+        Fetched(rng.choice([HERE, THERE, TopicPartition("requests", 1)]), rng.randrange(20), end=rng.random() < 0.1)
         for _ in range(rng.randrange(60))
     ]
     positions = {HERE: rng.randrange(10), THERE: 0}
@@ -249,7 +262,7 @@ def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
     for runs in (kafka_runs.runs, kafka_runs.plain_runs):
         after = dict(positions)
         brought = runs(fetched, after, {"requests": REQUESTS, "feedback": FEEDBACK})
-        found.append(([one if isinstance(one, Piece) else id(one) for one in brought], after))
+        found.append(([one if isinstance(one, PartitionRecords) else id(one) for one in brought], after))
     assert found[0] == found[1]
 
 
@@ -258,7 +271,7 @@ def test_what_is_refused_is_let_go_with_its_batch() -> None:
     gc.collect()
     gc.disable()
     try:
-        decode(*apart(raws_of([(bad.kind, bad.value) for bad in BAD_EVENTS[:20]])), 0, 1, 2_000, TERMS, set())
+        decode(*split_by_source(raws_of([(bad.kind, bad.value) for bad in BAD_EVENTS[:20]])), 0, 1, 2_000, TERMS, set())
         assert not [one for one in gc.get_objects() if isinstance(one, _Reading)]
     finally:
         gc.enable()
@@ -272,7 +285,7 @@ def test_requests_are_sorted_like_plainly(seed: int) -> None:
     rng = random.Random(seed)
     read = [
         (
-            Raw(REQUESTS, offset, 7, b"t", b"{}", (("trace", b"1"),) if rng.random() < 0.5 else ()),
+            InputRecord(REQUESTS, offset, 7, b"t", b"{}", (("trace", b"1"),) if rng.random() < 0.5 else ()),
             SimpleNamespace(tenant=rng.choice("abc")),
             bytes([rng.randrange(9)]),
         )
@@ -283,6 +296,8 @@ def test_requests_are_sorted_like_plainly(seed: int) -> None:
     assert list(compiled.by_tenant(read).items()) == list(plain_by_tenant(read).items())  # type: ignore[arg-type]
     assert compiled.ids(requests, labels) == list(dict.fromkeys(key for _, _, key in read))
     values = {raw.offset: b"%d" % raw.offset for raw, _, _ in read if rng.random() < 0.8}
-    assert compiled.decisions_in_order(requests, values, Made) == [
-        Made(event.tenant, values[raw.offset], raw.headers) for raw, event, _ in requests if raw.offset in values
+    assert compiled.decisions_in_order(requests, values, EncodedDecision) == [
+        EncodedDecision(event.tenant, values[raw.offset], raw.headers)
+        for raw, event, _ in requests
+        if raw.offset in values
     ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.figures.confidence import gap_interval, interval
 from processor.core.figures.metrics import difference
 
@@ -71,7 +71,7 @@ def test_a_cell_of_a_billion_labels_has_a_narrow_interval_around_its_rate() -> N
 
 @pytest.mark.parametrize(("errors", "trials"), [(5, 4), (-1, 4)])
 def test_impossible_counts_are_refused(errors: int, trials: int) -> None:
-    with pytest.raises(InvalidInput, match="more errors than labels"):
+    with pytest.raises(InvalidInputError, match="more errors than labels"):
         interval(errors, trials, 0.05)
 
 

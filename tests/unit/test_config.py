@@ -17,13 +17,13 @@ from processor.core.settings import Balance, Policy, Prior
 from processor.core.stream.events import Limits
 from processor.runtime.config import (
     Config,
-    ConfigErrors,
+    ConfigError,
     Duration,
     Properties,
     RedisUrl,
     Secret,
     TenantTable,
-    UnknownTenant,
+    UnknownTenantError,
     canonical,
     digest,
     example_text,
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> Any:
 
 
 def problems_of(path: Path | None, environment: dict[str, str] | None = None) -> list[str]:
-    with pytest.raises(ConfigErrors) as found:
+    with pytest.raises(ConfigError) as found:
         load(path, SEEDED if environment is None else environment)
     assert str(found.value).splitlines() == found.value.problems
     return found.value.problems
@@ -272,7 +272,7 @@ _NAMES = st.sampled_from(_KEYS) | st.sampled_from(["", "_", "__", "kafka__", "te
 def test_whatever_the_environment_holds_only_config_errors_are_raised(environment: dict[str, str]) -> None:
     try:
         config = load(None, {**SEEDED, **environment})
-    except ConfigErrors as refused:
+    except ConfigError as refused:
         assert refused.problems  # noqa: PT017
     else:
         assert json.dumps(shown(config))
@@ -343,7 +343,7 @@ def test_a_tenant_inherits_from_the_default_field_by_field(file: Any) -> None:
 def test_an_unknown_tenant_is_refused_where_none_are_accepted(file: Any) -> None:
     config = load(file("[tenants]\naccept_unknown = false\n[tenants.bank]"), SEEDED)
     assert tenant_settings(config, "bank")
-    with pytest.raises(UnknownTenant, match="name it there"):
+    with pytest.raises(UnknownTenantError, match="name it there"):
         tenant_settings(config, "other")
 
 

@@ -7,29 +7,29 @@ from dataclasses import replace
 import pytest
 
 from processor.core.settings import Policy, Settings
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK, Asked, Raw, apart, decode
-from processor.core.stream.tenant import TenantRules
-from processor.runtime.loop.cost import FASTEST, LEAST, RECORD, SLOWEST, Costs, solving
+from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, InputRecord, decode, split_by_source
+from processor.core.stream.tenant import TenantSettings
+from processor.runtime.loop.cost import FASTEST, LEAST, RECORD, SLOWEST, CostModel, solving
 
 from .either_way import loops as loops
 from .test_step import Bench, rules
 
 
-def of_objective(policy: Policy, **change: object) -> TenantRules:
+def of_objective(policy: Policy, **change: object) -> TenantSettings:
     return rules(settings=Settings(labels=("no", "yes"), positive="yes", policy=policy), **change)
 
 
-def asked(bench: Bench, raws: list[Raw]) -> Asked:
-    return decode(*apart(raws), 0, 1, 1_000, bench.terms, set())
+def asked(bench: Bench, raws: list[InputRecord]) -> DecodedBatch:
+    return decode(*split_by_source(raws), 0, 1, 1_000, bench.terms, set())
 
 
-def requests(bench: Bench, count: int, groups: int = 2, experts: int = 2, tenant: str = "t") -> list[Raw]:
+def requests(bench: Bench, count: int, groups: int = 2, experts: int = 2, tenant: str = "t") -> list[InputRecord]:
     said = {f"e{number}": "yes" for number in range(experts)}
     return [bench.request(f"{tenant}-{n}", f"g{n % groups}", tenant, predictions=said) for n in range(count)]
 
 
-def cost(bench: Bench, raws: list[Raw]) -> float:
-    return Costs().of(bench.partition, asked(bench, raws), bench.terms)
+def cost(bench: Bench, raws: list[InputRecord]) -> float:
+    return CostModel().of(bench.partition, asked(bench, raws), bench.terms)
 
 
 def test_a_batch_costs_more_the_more_groups_and_experts_its_tenant_has() -> None:
@@ -77,7 +77,7 @@ def test_requests_of_nobody_cost_what_any_record_does() -> None:
 
 @pytest.mark.parametrize("budget", [20, 100, 300])
 def test_a_batch_is_cut_to_the_most_records_that_fit(budget: int) -> None:
-    bench, costs = Bench(), Costs()
+    bench, costs = Bench(), CostModel()
     raws = requests(bench, 5_000, 32, 64)
     batch = asked(bench, raws)
     assert costs.of(bench.partition, batch, bench.terms) > budget
@@ -86,19 +86,19 @@ def test_a_batch_is_cut_to_the_most_records_that_fit(budget: int) -> None:
 
 
 def test_labels_count_too() -> None:
-    bench, costs = Bench(), Costs()
+    bench, costs = Bench(), CostModel()
     batch = asked(bench, [bench.label(str(n)) for n in range(5_000)])
     assert costs.fitting(bench.partition, batch, bench.terms, 10) == pytest.approx(10 / RECORD, rel=0.01)
 
 
 def test_one_record_is_taken_whatever_it_costs() -> None:
-    bench, costs = Bench(of_objective(Policy(objective="mixture"))), Costs()
+    bench, costs = Bench(of_objective(Policy(objective="mixture"))), CostModel()
     batch = asked(bench, requests(bench, 10, 8, 8))
     assert costs.fitting(bench.partition, batch, bench.terms, 0) == 1
 
 
 def test_the_estimate_follows_what_batches_took() -> None:
-    bench, costs = Bench(), Costs()
+    bench, costs = Bench(), CostModel()
     batch = asked(bench, requests(bench, 2_000, 8, 8))
     for _ in range(30):
         costs.took(costs.of(bench.partition, batch, bench.terms), 900)
@@ -106,7 +106,7 @@ def test_the_estimate_follows_what_batches_took() -> None:
 
 
 def test_short_batches_say_nothing_and_odd_ones_not_too_much() -> None:
-    costs = Costs()
+    costs = CostModel()
     costs.took(LEAST / 2, LEAST / 3)
     costs.took(0.0, 10_000)
     assert costs.scale == 1.0
@@ -122,7 +122,7 @@ def test_an_estimate_that_fails_stops_nobody() -> None:
     bench = Bench()
     batch = asked(bench, requests(bench, 5))
 
-    def broken(name: str) -> TenantRules | None:
+    def broken(name: str) -> TenantSettings | None:
         raise RuntimeError("a defect of ours")
 
-    assert Costs().of(bench.partition, batch, replace(bench.terms, rules_for=broken)) == 0.0
+    assert CostModel().of(bench.partition, batch, replace(bench.terms, settings_for=broken)) == 0.0

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core import ABSENT, Axes, Counters, IncompatibleState, InvalidInput, State, decode_state, encode_state
+from processor.core import (
+    ABSENT,
+    Axes,
+    Counters,
+    IncompatibleStateError,
+    InvalidInputError,
+    State,
+    decode_state,
+    encode_state,
+)
 from processor.core.counting.codec import decode_counters, encode_counters, encode_many
 from processor.core.counting.counters import WEIGHT_UNIT, label_weight
 
@@ -118,18 +127,18 @@ def test_the_same_names_are_the_same_axes_whoever_has_them() -> None:
 
 
 def test_states_of_other_settings_do_not_merge() -> None:
-    with pytest.raises(IncompatibleState, match="bucket = 20 .* rebuild"):
+    with pytest.raises(IncompatibleStateError, match="bucket = 20 .* rebuild"):
         new_state().merge(State(axes(), bucket=30, keep=KEEP))
-    with pytest.raises(IncompatibleState, match="unit = 1 "):
+    with pytest.raises(IncompatibleStateError, match="unit = 1 "):
         new_state().merge(new_state(unit=WEIGHT_UNIT))
 
 
 def test_counters_of_other_shapes_do_not_add() -> None:
-    with pytest.raises(IncompatibleState, match="cannot be added"):
+    with pytest.raises(IncompatibleStateError, match="cannot be added"):
         Counters.zeros(axes(2)) + Counters.zeros(axes(3))
-    with pytest.raises(IncompatibleState, match="positive-only"):
+    with pytest.raises(IncompatibleStateError, match="positive-only"):
         Counters.zeros(axes()) + Counters.zeros(axes(), unit=WEIGHT_UNIT)
-    with pytest.raises(IncompatibleState, match="different units"):
+    with pytest.raises(IncompatibleStateError, match="different units"):
         Counters.stack([Counters.zeros(axes()), Counters.zeros(axes(), unit=WEIGHT_UNIT)])
 
 
@@ -144,14 +153,14 @@ def test_counters_of_other_shapes_do_not_add() -> None:
     ],
 )
 def test_bytes_that_are_no_state_are_named(data: bytes, says: str) -> None:
-    with pytest.raises(IncompatibleState, match=says):
+    with pytest.raises(IncompatibleStateError, match=says):
         decode_state(data)
 
 
 def test_a_cut_off_state_is_refused() -> None:
     data = encode_state(random_labels(np.random.default_rng(1), axes(), 50).add_to(new_state()))
     for end in range(1, len(data)):
-        with pytest.raises(IncompatibleState):
+        with pytest.raises(IncompatibleStateError):
             decode_state(data[:end])
 
 
@@ -170,17 +179,17 @@ def test_counters_written_together_are_read_back_one_by_one(seed: int, shape: tu
 def test_a_negative_count_is_refused() -> None:
     damaged = Counters.zeros(axes())
     damaged.losses[0, 0, 0, 0] = -1
-    with pytest.raises(IncompatibleState, match="negative"):
+    with pytest.raises(IncompatibleStateError, match="negative"):
         encode_many([Counters.zeros(axes()), damaged])
 
 
 def test_a_window_that_is_not_kept_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="window of 7 buckets .* 6 are kept"):
+    with pytest.raises(InvalidInputError, match="window of 7 buckets .* 6 are kept"):
         new_state().window(7)
 
 
 def test_a_label_of_probability_zero_has_no_weight() -> None:
-    with pytest.raises(InvalidInput, match="probability 0"):
+    with pytest.raises(InvalidInputError, match="probability 0"):
         label_weight(0)
 
 
@@ -209,6 +218,6 @@ def test_labels_are_counted_as_one_by_one(seed: int, weighted: bool) -> None:
 def test_an_index_beyond_its_axis_is_refused_and_not_counted_elsewhere(group: int, label: int, decided: int) -> None:
     counters = Counters.zeros(Axes.of(groups=["A", "B"], labels=["0", "1"], experts=["m"], policies=["p"]))
     one = np.zeros(1, dtype=np.int64)
-    with pytest.raises(InvalidInput, match="index"):
+    with pytest.raises(InvalidInputError, match="index"):
         counters.add_labels(one, one + group, one + label, one[:, None], one[:, None] + decided)
     assert not counters.flat.any()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from producers.datasets import DATASETS, load
 
 ADULT_DATA = """\
@@ -108,12 +108,12 @@ def test_every_case_has_features_a_label_and_a_group_of_the_promised_types(name:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r'unknown data set "adlut".*Did you mean "adult"'):
+    with pytest.raises(InvalidInputError, match=r'unknown data set "adlut".*Did you mean "adult"'):
         load("adlut", tmp_path)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"no data folder .*nowhere"):
+    with pytest.raises(InvalidInputError, match=r"no data folder .*nowhere"):
         load("german", tmp_path / "nowhere")
 
 
@@ -129,7 +129,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 def test_a_missing_or_empty_or_garbled_file_is_named(folder: Path, name: str, file: str) -> None:
     for damage, message in ((b"\n", "has no rows"), (b"\xff\xfe\n", "cannot read"), (None, "no file")):
         (folder / file).unlink() if damage is None else (folder / file).write_bytes(damage)
-        with pytest.raises(InvalidInput, match=message) as refused:
+        with pytest.raises(InvalidInputError, match=message) as refused:
             load(name, folder)
         assert file in str(refused.value)
 
@@ -145,23 +145,23 @@ def test_a_missing_or_empty_or_garbled_file_is_named(folder: Path, name: str, fi
 )
 def test_a_malformed_line_is_named_with_its_value(folder: Path, old: str, new: str, message: str) -> None:
     (folder / "german.data").write_text(GERMAN.replace(old, new))
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         load("german", folder)
 
 
 def test_a_blank_cell_does_not_become_a_category_or_a_group(folder: Path) -> None:
     (folder / "adult.data").write_text(ADULT_DATA.replace("Black", ""))
-    with pytest.raises(InvalidInput, match=r'adult.data line 2: race is "", expected a value'):
+    with pytest.raises(InvalidInputError, match=r'adult.data line 2: race is "", expected a value'):
         load("adult", folder)
 
 
 def test_a_compas_file_without_a_needed_column_is_refused(folder: Path) -> None:
     (folder / "compas-two-years.csv").write_text(COMPAS.replace("priors_count", "priors"))
-    with pytest.raises(InvalidInput, match="has no column priors_count"):
+    with pytest.raises(InvalidInputError, match="has no column priors_count"):
         load("compas", folder)
 
 
 def test_a_compas_file_that_the_filter_empties_is_refused(folder: Path) -> None:
     (folder / "compas-two-years.csv").write_text(COMPAS_HEADER)
-    with pytest.raises(InvalidInput, match="no usable row"):
+    with pytest.raises(InvalidInputError, match="no usable row"):
         load("compas", folder)

@@ -22,7 +22,7 @@ from processor.core.stream.events import (
     FeedbackEvent,
     Limits,
     Reason,
-    Rejected,
+    RejectedEventError,
     RequestEvent,
     canonical_label,
     decode_decision,
@@ -69,7 +69,7 @@ def decision(**changes: Any) -> DecisionEvent:
 @pytest.mark.parametrize("bad", BAD_EVENTS, ids=lambda bad: f"{bad.kind}-{bad.name}")
 def test_a_bad_event_is_refused_for_the_right_reason(bad: Bad) -> None:
     start = time.thread_time()
-    with pytest.raises(Rejected) as refused:
+    with pytest.raises(RejectedEventError) as refused:
         DECODERS[bad.kind](bad.value, LIMITS)
     assert refused.value.reason is bad.reason
     assert 0 < len(refused.value.detail) < 200
@@ -85,7 +85,7 @@ def test_the_corpus_is_large_and_has_no_event_twice() -> None:
 def test_a_detail_never_quotes_the_event(field: str) -> None:
     private = "Jane-Doe-1970"
     for literal in (f'["{private}"]', f'"{private}\\n"', '"' + private * 100 + '"', f'"{private}'):
-        with pytest.raises(Rejected) as refused:
+        with pytest.raises(RejectedEventError) as refused:
             decode_request(with_field("request", field, literal), LIMITS)
         assert private not in str(refused.value)
 
@@ -137,10 +137,10 @@ def test_the_last_of_a_repeated_key_counts() -> None:
 )
 def test_what_is_remembered_does_not_hide_a_field_that_comes_twice(value: bytes) -> None:
     good = b'{"tenant":"t","decision_id":"0","group":"A","predictions":{"m":"x"}}'
-    with pytest.raises(Rejected) as plainly:
+    with pytest.raises(RejectedEventError) as plainly:
         decode_request(value, LIMITS)
     before, event, after = request_reader(LIMITS)([good, value, good])
-    assert isinstance(event, Rejected)
+    assert isinstance(event, RejectedEventError)
     assert str(event) == str(plainly.value)
     assert isinstance(before, RequestEvent)
     assert isinstance(after, RequestEvent)
@@ -202,15 +202,15 @@ def test_advice_of_many_experts_is_read_as_by_itself(
         assert judged(event) == judged(plainly(value, limits))
 
 
-def plainly(value: bytes | None, limits: Limits = LIMITS) -> RequestEvent | Rejected:
+def plainly(value: bytes | None, limits: Limits = LIMITS) -> RequestEvent | RejectedEventError:
     try:
         return decode_request(value, limits)
-    except Rejected as refused:
+    except RejectedEventError as refused:
         return refused
 
 
-def judged(event: RequestEvent | Rejected) -> tuple[object, ...]:
-    if isinstance(event, Rejected):
+def judged(event: RequestEvent | RejectedEventError) -> tuple[object, ...]:
+    if isinstance(event, RejectedEventError):
         return event.reason, event.detail
     return content(event), event.content, event.advice.labels
 
@@ -242,7 +242,7 @@ def test_other_limits_are_obeyed() -> None:
     assert decode_request(short, tight).decision_id == "123"
     changes: list[dict[str, Any]] = [{"decision_id": "1234"}, {"predictions": {"a": 1, "b": 1}}, {"context": [[]]}]
     for changed in changes:
-        with pytest.raises(Rejected) as refused:
+        with pytest.raises(RejectedEventError) as refused:
             decode_request(json.dumps({**REQUEST, "decision_id": "1", **changed}).encode(), tight)
         assert refused.value.reason is Reason.LIMIT
 
@@ -286,7 +286,7 @@ _feedbacks = st.fixed_dictionaries(
 def _is_accepted(kind: str, value: bytes) -> bool:
     try:
         DECODERS[kind](value, LIMITS)
-    except Rejected:
+    except RejectedEventError:
         return False
     return True
 

@@ -12,7 +12,7 @@ import pytest
 
 from processor.core import Policy, rule_of
 from processor.core.rules.draws import draws
-from processor.core.rules.rule import Questions
+from processor.core.rules.rule import RequestColumns
 from processor.core.settings import OBJECTIVES
 
 from .strategies import axes, random_counters
@@ -44,7 +44,7 @@ def decisions_digest() -> str:
                 policies += [Policy(objective=objective), Policy(objective=objective, eta="auto")]
         for policy in policies:
             rule = rule_of(policy, counters, of.labels)
-            made = rule.decide(Questions(learner, group, predictions, uniforms), labels)
+            made = rule.decide(RequestColumns(learner, group, predictions, uniforms), labels)
             for array in (rule.selection, rule.expert_parts, made.label, made.expert, made.probabilities):
                 digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.core import ABSENT, InvalidInput, Learner, Policy, Request, Settings, rule_of
+from processor.core import ABSENT, InvalidInputError, Learner, Policy, Request, Settings, rule_of
 from processor.experiments import figures, lineup
 from processor.experiments.abstention import long_run, patterns, uniform_fallback
 from processor.experiments.scores import score
@@ -124,7 +124,7 @@ def test_blocks_cover_every_round_once_and_start_small() -> None:
 
 @pytest.mark.parametrize("text", ["soon", "uniform:5", "uniform:9-3", "fixed:x", "none,lost:2", "geometric:-1"])
 def test_a_delay_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Delay.parse(text)
 
 
@@ -134,9 +134,9 @@ def test_lost_labels_never_come() -> None:
 
 
 def test_populations_that_are_none_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="are not probabilities"):
+    with pytest.raises(InvalidInputError, match="are not probabilities"):
         Population(np.array([0.5, 0.6]), np.full((2, 2), 0.5), one_cell_experts(2, 2))
-    with pytest.raises(InvalidInput, match="make them agree"):
+    with pytest.raises(InvalidInputError, match="make them agree"):
         Population(np.array([0.5, 0.5]), np.full((2, 2), 0.5), one_cell_experts(3, 2))
 
 
@@ -198,7 +198,7 @@ def german(tmp_path: Path) -> Path:
 def test_a_json_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     from processor.experiments.report import write_json
 
-    with pytest.raises(InvalidInput, match="Name a file in a folder that exists"):
+    with pytest.raises(InvalidInputError, match="Name a file in a folder that exists"):
         write_json(tmp_path / "missing" / "x.json", "x", {}, {})
 
 

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.experiments import experts
-from processor.experiments.experts import EXPERTS, ExperimentsNotInstalled, Split, expert_fairness, predictions
+from processor.experiments.experts import EXPERTS, ExperimentsNotInstalledError, Split, expert_fairness, predictions
 from producers.datasets import Dataset
 
 
@@ -62,13 +62,13 @@ def test_no_online_case_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_few_rows_to_train_on_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"210 rows less 200 online leave 10 for training"):
+    with pytest.raises(InvalidInputError, match=r"210 rows less 200 online leave 10 for training"):
         predictions(synthetic(n=210), seed=0)
 
 
 def test_without_scikit_learn_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    with pytest.raises(ExperimentsNotInstalled, match=r'pip install "gforce\[experiments\]"'):
+    with pytest.raises(ExperimentsNotInstalledError, match=r'pip install "gforce\[experiments\]"'):
         predictions(synthetic(), seed=0)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.explain.aftermath import Aftermath
+from processor.audit.explain.aftermath import LabelHistory
 from processor.audit.explain.explain import explained
 from processor.audit.replay.rules import Secrets
 from processor.cli import app
@@ -69,7 +69,7 @@ def test_what_was_learnt_later_is_told(tmp_path: Path) -> None:
     running.feed(stream, between=1)
     source = running.source()
 
-    def later(name: str) -> Aftermath:
+    def later(name: str) -> LabelHistory:
         found = explained(source, "bank", name, SEEDS)
         assert found is not None
         return found.aftermath

@@ -22,28 +22,28 @@ from processor.core.stream.tenant import Tenant
 from processor.core.watching.alerts import WatchSettings
 from processor.runtime.telemetry.catalogue import OTHER
 from processor.runtime.telemetry.figures import Estimate, TenantFigures
-from processor.runtime.telemetry.measuring import Case, measured
+from processor.runtime.telemetry.measuring import TenantSnapshot, measured
 from processor.runtime.telemetry.observer import ATTAINABLE_EVERY, Observer, in_order
 from processor.runtime.telemetry.paper_bounds import bounds_of
 from processor.runtime.telemetry.status import Status
 
-from .observed import DAY, NOW, binary, partition_of, rules_for, status_with, tenant_of
+from .observed import DAY, NOW, binary, partition_of, settings_for, status_with, tenant_of
 from .strategies import axes, random_counters, seeds
 
 MULTI = Settings(labels=("a", "b", "c"), positive=None, shadows=(Policy(policy="mw"),))
 KINDS = {
-    "binary": rules_for(binary()),
-    "three labels": rules_for(MULTI),
-    "mixture": rules_for(binary(policy=Policy(objective="mixture"))),
-    "mw": rules_for(binary(policy=Policy(policy="mw"), shadows=())),
-    "positive-only": rules_for(binary(feedback="positive-only", explore=0.1)),
-    "learns from a window": rules_for(binary(window=3)),
-    "watched": rules_for(binary(), watch=WatchSettings(learning=5)),
+    "binary": settings_for(binary()),
+    "three labels": settings_for(MULTI),
+    "mixture": settings_for(binary(policy=Policy(objective="mixture"))),
+    "mw": settings_for(binary(policy=Policy(policy="mw"), shadows=())),
+    "positive-only": settings_for(binary(feedback="positive-only", explore=0.1)),
+    "learns from a window": settings_for(binary(window=3)),
+    "watched": settings_for(binary(), watch=WatchSettings(learning=5)),
 }
 
 
 def one(tenant: Tenant, clock: int = NOW) -> TenantFigures:
-    return measured([Case.of(0, tenant, clock)])[0]
+    return measured([TenantSnapshot.of(0, tenant, clock)])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,7 +67,7 @@ def test_lifetime_figures_are_those_of_the_counters(kind: str) -> None:
 
 def test_false_positives_and_negatives_are_told_apart_by_the_positive_label() -> None:
     for positive, (fpr, fnr) in (("grant", (0, 1)), ("deny", (1, 0))):
-        tenant = tenant_of(rules=rules_for(binary(positive=positive)))
+        tenant = tenant_of(rules=settings_for(binary(positive=positive)))
         plain = tenant.learner.fairness()
         gaps = one(tenant).windows[0].gaps
         assert (gaps["fpr"].value, gaps["fnr"].value) == (
@@ -84,7 +84,7 @@ def test_without_a_positive_label_there_are_no_false_positives() -> None:
 def test_a_tenant_has_the_same_figures_alone_and_among_others(kind: str) -> None:
     others = [tenant_of(f"t{i}", rules, i, seed=i, count=40 * i) for i, rules in enumerate(KINDS.values())]
     mine = tenant_of("mine", KINDS[kind], seed=99)
-    together = measured([Case.of(0, tenant, NOW) for tenant in [*others[:3], mine, *others[3:]]])
+    together = measured([TenantSnapshot.of(0, tenant, NOW) for tenant in [*others[:3], mine, *others[3:]]])
     assert msgspec.json.encode(together[3]) == msgspec.json.encode(one(mine))
 
 
@@ -163,7 +163,7 @@ def test_weighted_counts_have_rates_and_no_band() -> None:
 
 
 def test_a_group_without_labels_takes_no_part_in_a_gap() -> None:
-    rules = rules_for(binary(groups=("A", "B", "nobody")))
+    rules = settings_for(binary(groups=("A", "B", "nobody")))
     lifetime = one(tenant_of(rules=rules)).windows[0]
     unknown = [cell for cell in lifetime.rates if cell.group == "nobody"]
     assert [cell.n for cell in unknown] == [0, 0]
@@ -197,12 +197,12 @@ def test_a_window_that_has_just_begun_knows_nothing() -> None:
 
 
 def test_a_window_is_named_as_people_write_durations() -> None:
-    hourly = rules_for(binary(bucket=3_600_000, keep=300), windows=(1, 24, 36))
+    hourly = settings_for(binary(bucket=3_600_000, keep=300), windows=(1, 24, 36))
     assert [window.window for window in one(tenant_of(rules=hourly)).windows] == ["lifetime", "1h", "1d", "36h"]
 
 
 def test_a_tenant_of_which_only_a_label_came_has_no_windows() -> None:
-    found = one(Tenant.new(0, "early", rules_for(binary())))
+    found = one(Tenant.new(0, "early", settings_for(binary())))
     assert found.windows == []
     assert found.pending == 0
 
@@ -270,7 +270,7 @@ def test_the_attainable_gap_is_that_of_the_experts() -> None:
 
 
 def test_a_group_without_labels_does_not_count_as_unattainable() -> None:
-    tenant = tenant_of(rules=rules_for(binary(groups=("A", "B", "nobody"))))
+    tenant = tenant_of(rules=settings_for(binary(groups=("A", "B", "nobody"))))
     seeing, _ = observer(partition_of(tenant))
     seeing.figures()
     seeing.refresh_attainable(60)
@@ -289,7 +289,7 @@ def test_attainable_gaps_are_worked_out_within_a_budget_and_not_too_often(monkey
     monkeypatch.setattr("processor.runtime.telemetry.observer.attainable_gap", slow)
     tenants = [tenant_of(f"t{i}", number=i, count=20) for i in range(3)]
     now = [status_with(partition_of(*tenants))]
-    seeing = Observer(lambda: now[0], tick=lambda: clock[0])
+    seeing = Observer(lambda: now[0], monotonic_s=lambda: clock[0])
     seeing.figures()
     assert not seeing.refresh_attainable(1.5)
     assert worked_out == ["t0", "t1"]
@@ -309,7 +309,7 @@ def test_attainable_gaps_are_worked_out_within_a_budget_and_not_too_often(monkey
 
 def alarmed(name: str, number: int) -> Tenant:
     """A tenant whose groups are treated as differently as can be."""
-    tenant = tenant_of(name, rules_for(binary(), watch=WatchSettings(learning=0)), number, count=20)
+    tenant = tenant_of(name, settings_for(binary(), watch=WatchSettings(learning=0)), number, count=20)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 2, i % 2 == 0, NOW + i) for i in range(200)])
     assert tenant.watch.alerts

@@ -7,14 +7,14 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from processor.core import IN_FORCE, InvalidInput, Learner, Policy, Request, Settings, fairness
+from processor.core import IN_FORCE, InvalidInputError, Learner, Policy, Request, Settings, fairness
 from processor.core.figures.metrics import Hidden, outcomes_of_all, rate_by_label
 from processor.experiments.scores import cell_means
 from processor.experiments.simulate import PositiveOnly, run_draws, simulate
 from processor.experiments.stress import skewed_experts
-from processor.runtime.telemetry.measuring import Case, measured
+from processor.runtime.telemetry.measuring import TenantSnapshot, measured
 
-from .observed import NOW, binary, rules_for, tenant_of
+from .observed import NOW, binary, settings_for, tenant_of
 
 LABELS = ("deny", "grant")
 ROUNDS = 2_000
@@ -64,14 +64,14 @@ def test_a_shadow_has_no_figures_because_its_draws_decide_what_is_seen(lender: L
 
 
 def test_counted_as_they_are_such_counters_give_no_figures(lender: Learner) -> None:
-    with pytest.raises(InvalidInput, match=r"positive decisions only.* use Learner\.fairness"):
+    with pytest.raises(InvalidInputError, match=r"positive decisions only.* use Learner\.fairness"):
         fairness(lender.counters(), lender.state.axes.policy_index[IN_FORCE])
 
 
 def test_the_gauges_of_a_tenant_say_the_same() -> None:
-    rules = rules_for(binary(feedback="positive-only", explore=0.1))
+    rules = settings_for(binary(feedback="positive-only", explore=0.1))
     tenant = tenant_of(rules=rules)
-    shown, figures = measured([Case.of(0, tenant, NOW)])[0], tenant.learner.fairness()
+    shown, figures = measured([TenantSnapshot.of(0, tenant, NOW)])[0], tenant.learner.fairness()
     lifetime = shown.windows[0]
     rates = [rate for group in figures.error_rate_by_label for rate in group]
     assert [cell.rate.value for cell in lifetime.rates] == rates

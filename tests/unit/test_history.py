@@ -25,7 +25,7 @@ class Watching:
 
     def __init__(self, *tenants: Tenant) -> None:
         self.now, self.status = NOW, Status()
-        self.histories = Histories(Observer(lambda: self.status), wall=lambda: self.now)
+        self.histories = Histories(Observer(lambda: self.status), wall_ms=lambda: self.now)
         self.show(*tenants)
 
     def show(self, *tenants: Tenant) -> None:

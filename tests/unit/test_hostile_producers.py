@@ -10,31 +10,31 @@ import pytest
 
 from processor.adapters.kafka.headers import MOST, headers_of
 from processor.adapters.kafka.runs import plain_runs, runs
-from processor.adapters.log import Rewind, Stop
-from processor.adapters.memory.broker import Partition
-from processor.core.stream.batch import REQUESTS, Raw
+from processor.adapters.log import OperatorActionRequiredError, TransactionAbortedError
+from processor.adapters.memory.broker import MemoryPartition
+from processor.core.stream.batch import REQUESTS, InputRecord
 from processor.core.stream.entry import MOST_PARKED
 from processor.runtime import config as configuration
 from processor.runtime.loop import worker
-from processor.runtime.loop.held import MOST_BYTES, Held
-from processor.runtime.loop.owned import Owned, Pace
+from processor.runtime.loop.held import MOST_BYTES, InputBuffer
+from processor.runtime.loop.owned import AssignedPartition, LoopSettings
 from tests.recordings.stream import START, Event, Running
 
 from .test_backlog import label, request
 from .test_kafka_runs import HERE, Fetched
 
 SEED = {"GFORCE_PROCESSING__SEED": "0badc0de" * 4}
-PACE = Pace(commit_interval=0, most_records=10_000)
+PACE = LoopSettings(commit_interval=0, most_records=10_000)
 
 
-def running(pace: Pace = PACE, **environment: str) -> Running:
+def running(pace: LoopSettings = PACE, **environment: str) -> Running:
     started = Running(configuration.load(None, SEED | environment), 1, pace)
     started.run()
     started.now = START + 1_000_000
     return started
 
 
-def only(one: Running) -> Owned:
+def only(one: Running) -> AssignedPartition:
     [owned] = one.worker.owned.values()
     return owned
 
@@ -100,15 +100,15 @@ def test_a_large_label_before_its_request_is_a_dead_letter_and_breaks_nothing() 
 
 def test_a_record_at_fault_is_looked_for_once_however_often_its_batch_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     one = running()
-    known, looked, aborts = one.worker.terms.rules_for, [0], [3]
+    known, looked, aborts = one.worker.terms.settings_for, [0], [3]
 
-    def rules_for(name: str) -> object:
+    def settings_for(name: str) -> object:
         if name == "boom":
             looked[0] += 1
             raise RuntimeError("a defect of ours")
         return known(name)
 
-    one.worker.terms = one.worker.intake.terms = replace(one.worker.terms, rules_for=rules_for)  # type: ignore[arg-type]
+    one.worker.terms = one.worker.intake.terms = replace(one.worker.terms, settings_for=settings_for)  # type: ignore[arg-type]
     output = one.worker.transactions.output
     assert output is not None
     send_offsets = output.send_offsets
@@ -116,7 +116,7 @@ def test_a_record_at_fault_is_looked_for_once_however_often_its_batch_is_tried(m
     def failing(*args: object) -> None:
         if aborts[0]:
             aborts[0] -= 1
-            raise Rewind("the broker is slow")
+            raise TransactionAbortedError("the broker is slow")
         send_offsets(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(output, "send_offsets", failing)
@@ -157,23 +157,23 @@ def test_a_transaction_is_bounded_however_many_tenants_there_are(monkeypatch: py
 
 
 def test_what_is_held_and_what_a_batch_takes_is_bounded_in_bytes() -> None:
-    held = Held(0)
+    held = InputBuffer(0)
     held.add(only_raws(40, size=1 << 20), START)
     assert held.size == 40 << 20
     assert held.fitting(10_000) == MOST_BYTES >> 20
-    held.let_go(30)
+    held.drop_committed(30)
     assert (held.size, held.fitting(10_000)) == (10 << 20, 10_000)
 
 
-def only_raws(count: int, size: int) -> list[Raw]:
-    return [Raw(REQUESTS, number, START, b"t", bytes(size)) for number in range(count)]
+def only_raws(count: int, size: int) -> list[InputRecord]:
+    return [InputRecord(REQUESTS, number, START, b"t", bytes(size)) for number in range(count)]
 
 
 def test_unreadable_records_of_a_batch_that_is_tried_again_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     one = running(replace(PACE, breaker_records=100))
     output = one.worker.transactions.output
     assert output is not None
-    monkeypatch.setattr(output, "commit", lambda: (_ for _ in ()).throw(Rewind("the broker is slow")))
+    monkeypatch.setattr(output, "commit", lambda: (_ for _ in ()).throw(TransactionAbortedError("the broker is slow")))
     one.feed([Event(START + n, "requests", "bank", b"\xff") for n in range(60)], between=1 << 60)
     one.run(50)
     assert not only(one).breaker.open
@@ -207,8 +207,10 @@ def test_another_width_of_slots_is_refused_before_anything_expires() -> None:
 
 def test_inputs_with_unequal_partitions_are_refused() -> None:
     one = Running(configuration.load(None, SEED), 1, PACE)
-    one.broker._topics[one.topics.feedback].append(Partition())
-    with pytest.raises(Stop, match=r"same number of partitions and have not: requests 1, feedback 2"):
+    one.broker._topics[one.topics.feedback].append(MemoryPartition())
+    with pytest.raises(
+        OperatorActionRequiredError, match=r"same number of partitions and have not: requests 1, feedback 2"
+    ):
         one.run()
 
 

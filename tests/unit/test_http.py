@@ -13,12 +13,12 @@ from processor.core.errors import GForceError
 from processor.core.watching.alerts import WatchSettings
 from processor.runtime.config.values import Secret
 from processor.runtime.operations.acknowledgement import acknowledged
-from processor.runtime.operations.skipping import Answer, Skipping, judged
+from processor.runtime.operations.skipping import SkipAnswer, Skipping, judged
 from processor.runtime.telemetry.http import HttpServer
 from processor.runtime.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
 
-from .observed import NOW, binary, partition_of, rules_for, tenant_of
+from .observed import NOW, binary, partition_of, settings_for, tenant_of
 
 TOKEN = "known to operators"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -32,7 +32,7 @@ class Port:
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
     skipped: list[tuple[int, Skipping]] = field(default_factory=list)
 
-    def skip(self, number: int, wanted: Skipping) -> tuple[Answer, int]:
+    def skip(self, number: int, wanted: Skipping) -> tuple[SkipAnswer, int]:
         self.skipped.append((number, wanted))
         return judged(number, wanted, (1, 9))
 
@@ -52,7 +52,7 @@ class Port:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[Port]:
-    tenant = tenant_of("bank", rules_for(binary(), watch=WatchSettings(learning=0)), count=40)
+    tenant = tenant_of("bank", settings_for(binary(), watch=WatchSettings(learning=0)), count=40)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 2, i % 2 == 0, NOW + i) for i in range(200)])
     partition = PartitionStatus(0, "ready", "", 1, 1, 0, 0, 0, 0.0)

@@ -8,17 +8,17 @@ import pytest
 from confluent_kafka import KafkaError
 
 from processor.adapters.kafka.input import REST, KafkaInput
-from processor.adapters.log import At, Stop
+from processor.adapters.log import OperatorActionRequiredError, TopicPartition
 from processor.core.stream.batch import FEEDBACK, REQUESTS
 
-HERE, THERE = At("requests", 0), At("feedback", 0)
+HERE, THERE = TopicPartition("requests", 0), TopicPartition("feedback", 0)
 
 
 @dataclass
 class Fetched:
     """Stands in for a message of confluent-kafka, which cannot be made in Python."""
 
-    at: At
+    at: TopicPartition
     number: int
     end: bool = False
     code: int | None = None
@@ -70,11 +70,11 @@ class Watermarks:
         return 0, self.heard if cached else self.stable
 
 
-def record(at: At, number: int) -> Fetched:
+def record(at: TopicPartition, number: int) -> Fetched:
     return Fetched(at, number)
 
 
-def end(at: At, number: int) -> Fetched:
+def end(at: TopicPartition, number: int) -> Fetched:
     return Fetched(at, number, end=True)
 
 
@@ -89,7 +89,7 @@ def end(at: At, number: int) -> Fetched:
         ([record(HERE, 0), end(THERE, 0), record(HERE, 1), end(HERE, 2)], {HERE, THERE}),
     ],
 )
-def test_an_end_holds_until_a_record_comes_after_it(fetched: list[Fetched], ended: set[At]) -> None:
+def test_an_end_holds_until_a_record_comes_after_it(fetched: list[Fetched], ended: set[TopicPartition]) -> None:
     member = reading()
     pieces = member._taken(fetched)  # type: ignore[arg-type]
     assert {at for at in (HERE, THERE) if member.ended(at)} == ended
@@ -153,7 +153,7 @@ def test_another_error_of_a_partition_is_its_own_and_reading_goes_on() -> None:
 def test_what_a_person_must_act_on_is_raised() -> None:
     member = reading()
     member._taken([Fetched(HERE, -1, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)])  # type: ignore[list-item]
-    with pytest.raises(Stop, match="grant this user"):
+    with pytest.raises(OperatorActionRequiredError, match="grant this user"):
         member._raise_noted()
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from processor.core import (
     Balance,
     Counters,
-    IncompatibleState,
-    InvalidInput,
-    InvalidSettings,
+    IncompatibleStateError,
+    InvalidInputError,
+    InvalidSettingsError,
     Learner,
     Policy,
     Request,
@@ -77,7 +77,7 @@ def test_what_a_batch_names_for_the_first_time_is_known_to_all_of_it(objective: 
     together = learner.decide_batch(cases)
     for case, decision in zip(cases, together, strict=True):
         alone = Learner(learner.settings, SEED, decode_state(state))
-        alone.make_room({"C"}, {"new"})
+        alone.ensure_axes({"C"}, {"new"})
         assert alone.decide(case) == decision
 
 
@@ -223,12 +223,12 @@ class TestPositiveOnly:
         learner = Learner(self.learner_settings, SEED)
         decisions = learner.decide_batch([Request(f"r{i}", "A", {"rule": "deny"}) for i in range(10)])
         denied = next(d for d in decisions if d.label == "deny")
-        with pytest.raises(InvalidInput, match='was "deny".*drop this label'):
+        with pytest.raises(InvalidInputError, match='was "deny".*drop this label'):
             learner.learn(denied, "deny")
 
     @pytest.mark.parametrize("explore", [None, 0.01, 1.0])
     def test_the_floor_is_a_decision_somebody_must_make(self, explore: float | None) -> None:
-        with pytest.raises(InvalidSettings, match="needs explore"):
+        with pytest.raises(InvalidSettingsError, match="needs explore"):
             settings(feedback="positive-only", explore=explore)
 
 
@@ -236,44 +236,44 @@ class TestBadInput:
     """Every refusal names the value and the remedy."""
 
     def test_an_unknown_label_in_a_prediction(self) -> None:
-        with pytest.raises(InvalidInput, match='unknown label "grnat".*Did you mean "grant"'):
+        with pytest.raises(InvalidInputError, match='unknown label "grnat".*Did you mean "grant"'):
             Learner(settings(), SEED).decide(Request("x", "A", {"rule": "grnat"}))
 
     def test_an_unknown_true_label(self) -> None:
         learner = Learner(settings(), SEED)
         decision = learner.decide(Request("x", "A", {"rule": "grant"}))
-        with pytest.raises(InvalidInput, match='unknown label "yes"'):
+        with pytest.raises(InvalidInputError, match='unknown label "yes"'):
             learner.learn(decision, "yes")
 
     def test_a_request_without_predictions(self) -> None:
-        with pytest.raises(InvalidInput, match='"x" has no predictions'):
+        with pytest.raises(InvalidInputError, match='"x" has no predictions'):
             Learner(settings(), SEED).decide(Request("x", "A", {}))
 
     def test_a_third_group_for_a_binary_objective(self) -> None:
         learner = Learner(settings(policy=Policy(objective="paper")), SEED)
-        with pytest.raises(InvalidInput, match='group "C".*"gap" or "mixture"'):
+        with pytest.raises(InvalidInputError, match='group "C".*"gap" or "mixture"'):
             learner.decide(Request("x", "C", {"rule": "grant"}))
 
     def test_a_rule_for_three_groups_by_a_binary_objective(self) -> None:
-        with pytest.raises(InvalidSettings, match="here are 3 groups"):
+        with pytest.raises(InvalidSettingsError, match="here are 3 groups"):
             rule_of(Policy(objective="bound"), Counters.zeros(axes(groups=3)), ("y0", "y1"))
 
     @pytest.mark.parametrize("eta", [0.0, 0.5, -1.0, 2.0, float("nan")])
     def test_a_learning_rate_outside_its_range(self, eta: float) -> None:
-        with pytest.raises(InvalidSettings, match="strictly between 0 and 0.5"):
+        with pytest.raises(InvalidSettingsError, match="strictly between 0 and 0.5"):
             Policy(eta=eta)
 
     def test_a_short_seed(self) -> None:
-        with pytest.raises(InvalidInput, match="seed has 4 bytes"):
+        with pytest.raises(InvalidInputError, match="seed has 4 bytes"):
             draws(b"1234", [])
 
     def test_a_state_kept_under_other_labels(self) -> None:
         other = State(axes(), bucket=86_400_000, keep=32)
-        with pytest.raises(IncompatibleState, match="kept with labels"):
+        with pytest.raises(IncompatibleStateError, match="kept with labels"):
             Learner(settings(), SEED, other)
 
     def test_a_name_that_is_no_string(self) -> None:
-        with pytest.raises(InvalidInput, match='the group is 3: use a string, such as "3"'):
+        with pytest.raises(InvalidInputError, match='the group is 3: use a string, such as "3"'):
             Learner(settings(), SEED).decide(Request("x", 3, {"rule": "grant"}))  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ class TestBadInput:
         ],
     )
     def test_settings_that_contradict_themselves(self, change: dict[str, object], says: str) -> None:
-        with pytest.raises(InvalidSettings, match=says):
+        with pytest.raises(InvalidSettingsError, match=says):
             settings(**change)
 
     @pytest.mark.parametrize(
@@ -310,5 +310,5 @@ class TestBadInput:
         ],
     )
     def test_choices_that_do_not_exist(self, make: object, says: str) -> None:
-        with pytest.raises(InvalidSettings, match=says):
+        with pytest.raises(InvalidSettingsError, match=says):
             make()  # type: ignore[operator]

@@ -11,7 +11,7 @@ import pytest
 
 from processor.cli import main
 from processor.core.errors import GForceError
-from processor.runtime.line_files import LineOutput, NobodyReads
+from processor.runtime.line_files import LineOutput, OutputClosedError
 
 Refused = Callable[..., str]
 
@@ -78,7 +78,7 @@ def test_a_pipe_that_nobody_reads_is_no_failure() -> None:
     os.close(read)
     with os.fdopen(write, "wb") as stream:
         out = LineOutput("standard output", stream)
-        with pytest.raises(NobodyReads):
+        with pytest.raises(OutputClosedError):
             out.write(b"a\n")
 
 

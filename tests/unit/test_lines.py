@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.adapters.log import Record
-from processor.core.errors import InvalidInput
-from processor.core.stream.events import Rejected
+from processor.core.errors import InvalidInputError
+from processor.core.stream.events import RejectedEventError
 from processor.runtime.assembly import topics_of
 from processor.runtime.config import load
 from processor.runtime.line_records import SHAPES, LineRecord, read_line
@@ -123,7 +123,7 @@ def test_the_inputs_may_be_called_as_in_the_configuration_or_as_everywhere() -> 
     ],
 )
 def test_anything_else_is_refused_with_the_reason(line: bytes, reason: str, detail: str) -> None:
-    with pytest.raises(Rejected, match=reason) as refused:
+    with pytest.raises(RejectedEventError, match=reason) as refused:
         read_line(line, TOPICS)
     assert detail in refused.value.detail
     assert len(refused.value.detail) < 200
@@ -132,7 +132,7 @@ def test_anything_else_is_refused_with_the_reason(line: bytes, reason: str, deta
 @pytest.mark.parametrize("shape", [b"%s", b'{"topic": "requests", "payload": %s}', b'{"tenant": %s, "label": 1}'])
 @given(st.binary(max_size=40) | st.sampled_from([b'"\\ud800"', b'"\\ud800\\u0041"', b'"\xe9"', b"1" * 400, b'"\\n"']))
 def test_whatever_is_in_a_line_is_a_record_or_refused(shape: bytes, content: bytes) -> None:
-    with suppress(Rejected):
+    with suppress(RejectedEventError):
         read_line(shape % content, TOPICS)
 
 
@@ -176,7 +176,7 @@ def test_a_whole_stream_of_bad_records_is_read_to_its_end() -> None:
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     _, totals = ran(b"\xef\xbb\xbf" + EVENT)
     assert totals["decisions"] == 1
-    with pytest.raises(InvalidInput, match="UTF-16: save it as UTF-8"):
+    with pytest.raises(InvalidInputError, match="UTF-16: save it as UTF-8"):
         ran("{}\n".encode("utf-16"))
 
 

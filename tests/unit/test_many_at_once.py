@@ -19,11 +19,11 @@ from processor.core.exact import ONE
 from processor.core.stream.decision_writer import DecisionWriter, write_decisions
 from processor.core.stream.entry import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.stream.events import DecisionEvent, Limits, RequestEvent, encode_decision
-from processor.core.stream.numbering import Met, Names, Tables
+from processor.core.stream.numbering import Names, NameTable, Tables
 from processor.core.stream.pending_rows import PendingRows, decode_pending, encode_pending
 from processor.core.stream.reading import request_reader
 from processor.core.stream.stacking import stacked
-from processor.core.together import Cases, Verdicts, decide_alike, slices
+from processor.core.together import BatchRequests, PolicyDecisions, decide_batch, slices
 
 from .either_way import loops as loops
 
@@ -108,7 +108,7 @@ def test_any_entries_are_read_together(data: st.DataObject) -> None:
 def test_tables_of_many_tenants_say_what_each_says_alone(tenants: list[int]) -> None:
     axes = Axes.of(groups=["A", "B"], labels=["x", "y", "z"], experts=["m", "n"], policies=["p"])
     orders = [("AB", "mn", "xyz"), ("BA", "nm", "zxy")]
-    each = [Tables(Names(*map(Met, order), Met(["p"])), axes) for order in orders]
+    each = [Tables(Names(*map(NameTable, order), NameTable(["p"])), axes) for order in orders]
     row = np.array([place for place, _ in enumerate(tenants) for _ in range(4)])
     whose = [each[tenant] for tenant in tenants for _ in range(4)]
     tables, which = stacked([each[tenant] for tenant in tenants], row)
@@ -167,13 +167,13 @@ def test_learners_decide_and_count_the_same_alone_and_among_others(policy: Polic
     alone = [trained(seed, policy, 2 + seed % 3, window) for seed in range(6)]
     asked = [requests(rng, 1 + 3 * i, 2 + i % 3) for i in range(6)]
     for learner, mine in zip(crowd, asked, strict=True):
-        learner.make_room({r.group for r in mine}, {expert for r in mine for expert in r.predictions})
-    verdicts: dict[int, Verdicts] = {}
+        learner.ensure_axes({r.group for r in mine}, {expert for r in mine for expert in r.predictions})
+    verdicts: dict[int, PolicyDecisions] = {}
     for experts in range(3):  # those that know as many experts are alike
         alike = [i for i in range(6) if i % 3 == experts]
         sizes = [len(asked[i]) for i in alike]
-        together = decide_alike(
-            Cases(
+        together = decide_batch(
+            BatchRequests(
                 [crowd[i] for i in alike],
                 sizes,
                 [r.decision_id for i in alike for r in asked[i]],
@@ -207,9 +207,9 @@ def test_what_came_in_pieces_is_decided_like_the_whole(asked: list[list[int]], s
     found = []
     for advice in ([e.advice for e in events], [Advice.of(e.group, e.predictions) for e in events]):
         learner = Learner(Settings(labels=("no", "yes"), positive="yes"), seed=b"sixteen bytes ok")
-        learner.make_room({"A", "B"}, {f"e{number}" for number in range(20)})
+        learner.ensure_axes({"A", "B"}, {f"e{number}" for number in range(20)})
         ids, at = [str(n) for n in range(len(advice))], np.zeros(len(advice), np.int64)
-        verdicts = decide_alike(Cases([learner], [len(advice)], ids, advice, at))
+        verdicts = decide_batch(BatchRequests([learner], [len(advice)], ids, advice, at))
         found.append((verdicts.group.tolist(), verdicts.predictions.tolist(), learner.encode()))
     assert found[0] == found[1]
 

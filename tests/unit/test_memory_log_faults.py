@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Committed, Fenced, Retry, Rewind, Unknown
+from processor.adapters.log import Committed, CommitUnknownError, FencedError, RetryableError, TransactionAbortedError
 from processor.adapters.memory.log import MemoryReader
 
 from .memory_clients import GROUP, IN, NOBODY, OUT, member, new_broker, poll, producer, send_batch, values
@@ -28,8 +28,8 @@ def test_when_the_answer_to_a_commit_is_lost_the_effect_is_there() -> None:
     broker = new_broker()
     output = producer(broker)
     send_batch(output, NOBODY)
-    broker.hook = Fault("commit:after", Unknown("lost"))
-    with pytest.raises(Unknown):
+    broker.hook = Fault("commit:after", CommitUnknownError("lost"))
+    with pytest.raises(CommitUnknownError):
         output.commit()
     assert values(broker, OUT) == [b"out"]
     assert broker.committed(GROUP, [IN]) == {IN: Committed(1, "said")}
@@ -39,10 +39,10 @@ def test_when_the_request_to_commit_is_lost_nothing_is_there_and_opening_aborts(
     broker = new_broker()
     output = producer(broker)
     send_batch(output, NOBODY)
-    broker.hook = Fault("commit:before", Unknown("lost"))
-    with pytest.raises(Unknown):
+    broker.hook = Fault("commit:before", CommitUnknownError("lost"))
+    with pytest.raises(CommitUnknownError):
         output.commit()
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         broker.committed(GROUP, [IN])
     output.open()
     assert broker.committed(GROUP, [IN]) == {IN: None}
@@ -54,11 +54,11 @@ def test_after_unknown_a_producer_is_finished_until_it_is_opened_again(moment: s
     broker = new_broker()
     output = producer(broker)
     send_batch(output, NOBODY)
-    broker.hook = Fault(moment, Unknown("lost"))
-    with pytest.raises(Unknown):
+    broker.hook = Fault(moment, CommitUnknownError("lost"))
+    with pytest.raises(CommitUnknownError):
         output.commit()
     output.abort()
-    with pytest.raises(Fenced, match="finished"):
+    with pytest.raises(FencedError, match="finished"):
         output.commit()
     output.open()
     assert values(broker, OUT) == ([b"out"] if moment == "commit:after" else [])
@@ -69,10 +69,10 @@ def test_after_an_abort_that_failed_too(moment: str) -> None:
     broker = new_broker()
     output = producer(broker)
     send_batch(output, NOBODY)
-    broker.hook = Fault(moment, Retry("lost"))
-    with pytest.raises(Retry):
+    broker.hook = Fault(moment, RetryableError("lost"))
+    with pytest.raises(RetryableError):
         output.abort()
-    with pytest.raises(Fenced, match="finished"):
+    with pytest.raises(FencedError, match="finished"):
         output.begin()
     output.open()
     assert values(broker, OUT) == []
@@ -83,8 +83,8 @@ def test_a_commit_that_must_be_rewound_can_be_aborted() -> None:
     broker = new_broker()
     output = producer(broker)
     send_batch(output, NOBODY)
-    broker.hook = Fault("commit:before", Rewind("not now"))
-    with pytest.raises(Rewind):
+    broker.hook = Fault("commit:before", TransactionAbortedError("not now"))
+    with pytest.raises(TransactionAbortedError):
         output.commit()
     output.abort()
     send_batch(output, NOBODY)
@@ -96,7 +96,7 @@ def test_closing_aborts_and_never_fails() -> None:
     broker = new_broker()
     output = producer(broker)
     send_batch(output, NOBODY)
-    broker.hook = Fault("abort:before", Retry("lost"))
+    broker.hook = Fault("abort:before", RetryableError("lost"))
     output.close()
     assert broker.open_transactions() == ["a"]
     output.open()
@@ -109,10 +109,10 @@ def test_closing_aborts_and_never_fails() -> None:
 def test_when_the_answer_to_open_is_lost_the_caller_has_fenced_itself() -> None:
     broker = new_broker()
     output = producer(broker)
-    broker.hook = Fault("open:after", Retry("lost"))
-    with pytest.raises(Retry):
+    broker.hook = Fault("open:after", RetryableError("lost"))
+    with pytest.raises(RetryableError):
         output.open()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         output.begin()
     output.open()
     output.begin()
@@ -123,8 +123,8 @@ def test_when_the_answer_to_a_poll_is_lost_the_records_come_again() -> None:
     reading, _ = member(broker, "a", polls=2)
     reading.start(IN, 0)
     broker.produce(IN, None, b"0")
-    broker.hook = Fault("poll:after", Retry("lost"))
-    with pytest.raises(Retry):
+    broker.hook = Fault("poll:after", RetryableError("lost"))
+    with pytest.raises(RetryableError):
         poll(reading)
     assert [record.value for record in poll(reading, times=2)] == [b"0"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Committed, Fenced, Retry
+from processor.adapters.log import Committed, FencedError, RetryableError
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
 
 from .memory_clients import GROUP, IN, LABELS, LOG, NOBODY, OUT, member, new_broker, poll, producer, send_batch, values
@@ -23,7 +23,7 @@ def test_the_markers_of_a_commit_land_one_by_one() -> None:
     broker.land_marker(1)
     assert (values(broker, OUT), values(broker, LOG)) == ([], [b"log"])
     assert (reader.bounds(OUT), reader.bounds(LOG)) == ((0, 0), (0, 2))
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         reading.committed([IN])
 
     broker.land_marker(1)
@@ -38,7 +38,7 @@ def test_a_decided_transaction_cannot_be_undone_while_its_markers_land() -> None
     output = producer(broker)
     send_batch(output, NOBODY)
     output.commit()
-    with pytest.raises(Retry, match="still landing"):
+    with pytest.raises(RetryableError, match="still landing"):
         MemoryOutput(broker, "a").open()
     broker.expire_transaction("a")
     broker.land_markers()
@@ -52,7 +52,7 @@ def test_a_producer_waits_for_its_own_markers_before_it_begins_again() -> None:
     send_batch(output, NOBODY)
     output.commit()
     broker.land_marker(0)
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         output.begin()
     broker.land_markers()
     output.begin()
@@ -62,9 +62,9 @@ def test_opening_aborts_and_fences_at_once_but_waits_for_the_abort_markers() -> 
     broker = new_broker(manual_markers=True)
     older, newer = producer(broker), MemoryOutput(broker, "a")
     send_batch(older, NOBODY)
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         newer.open()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         older.commit()
     assert not any(marker.commit for marker in broker.pending_markers())
     broker.land_markers()
@@ -108,7 +108,7 @@ def test_committed_waits_only_for_the_partitions_it_was_asked_for() -> None:
     output.begin()
     output.send_offsets({IN: Committed(1, "")}, NOBODY)
     assert broker.committed(GROUP, [LABELS]) == {LABELS: None}
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         broker.committed(GROUP, [LABELS, IN])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from processor.adapters.log import At, Committed, Fenced, Retry, Stop
+from processor.adapters.log import Committed, FencedError, OperatorActionRequiredError, RetryableError, TopicPartition
 from processor.adapters.memory.log import MemoryOutput
 
 from .memory_clients import GROUP, IN, NOBODY, OUT, member, new_broker, poll, producer, send_batch, values
@@ -22,7 +22,7 @@ def test_a_transaction_that_times_out_is_aborted_and_its_producer_fenced() -> No
     broker.expire_transaction("a")
     assert broker.open_transactions() == []
     assert broker.committed(GROUP, [IN]) == {IN: None}
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         output.commit()
     output.open()
     send_batch(output, NOBODY)
@@ -53,7 +53,7 @@ def test_every_call_of_a_fenced_producer_is_refused(call: str) -> None:
     older = producer(broker)
     older.begin()
     producer(broker)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         CALLS[call](older)
     assert broker.partition(OUT).end == 0
 
@@ -62,13 +62,13 @@ def test_begin_of_a_fenced_producer_is_refused() -> None:
     broker = new_broker()
     older = producer(broker)
     producer(broker)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         older.begin()
 
 
 def test_calls_out_of_order_are_mistakes_of_the_program() -> None:
     output = MemoryOutput(new_broker(), "a")
-    with pytest.raises(Fenced, match="open"):
+    with pytest.raises(FencedError, match="open"):
         output.begin()
     output.open()
     with pytest.raises(RuntimeError, match="idle"):
@@ -82,10 +82,10 @@ def test_a_failed_send_leaves_a_transaction_that_can_be_aborted() -> None:
     broker = new_broker()
     output = producer(broker)
     output.begin()
-    with pytest.raises(Stop, match="no topic"):
-        output.send(At("nowhere", 0), None, b"")
-    with pytest.raises(Stop, match="no partition 7"):
-        output.send(At("out", 7), None, b"")
+    with pytest.raises(OperatorActionRequiredError, match="no topic"):
+        output.send(TopicPartition("nowhere", 0), None, b"")
+    with pytest.raises(OperatorActionRequiredError, match="no partition 7"):
+        output.send(TopicPartition("out", 7), None, b"")
     output.abort()
     output.begin()
     assert output.commit() == {}
@@ -123,7 +123,7 @@ def test_offsets_already_sent_are_committed_though_the_generation_has_moved_on()
     broker.expire_session("a")
     other, others = member(broker, "b", polls=2)
     assert IN in others.owned
-    with pytest.raises(Retry):
+    with pytest.raises(RetryableError):
         other.committed([IN])
     output.commit()
     assert other.committed([IN]) == {IN: Committed(1, "said")}
@@ -139,5 +139,5 @@ def test_a_member_may_commit_until_it_has_rejoined() -> None:
     poll(first, second)
     send_batch_again = producer(broker)
     send_batch_again.begin()
-    with pytest.raises(Fenced, match="generation 1"):
+    with pytest.raises(FencedError, match="generation 1"):
         send_batch_again.send_offsets({IN: Committed(2, "")}, diary.membership)

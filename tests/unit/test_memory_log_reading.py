@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Stop
+from processor.adapters.log import OperatorActionRequiredError
 from processor.adapters.memory.log import MemoryReader
 from tests.contract.worlds import flat
 
@@ -21,9 +21,9 @@ def test_deleted_records_move_the_start_and_keep_the_offsets() -> None:
     assert reader.bounds(LOG) == (3, 5)
     assert [record.offset for record in reader.read(LOG, 3)] == [3, 4]
     assert broker.produce(LOG, None, b"5").offset == 5
-    with pytest.raises(Stop, match="offset 2 is not kept, only 3 to 6"):
+    with pytest.raises(OperatorActionRequiredError, match="offset 2 is not kept, only 3 to 6"):
         reader.read(LOG, 2)
-    with pytest.raises(Stop, match="the log ends at 6"):
+    with pytest.raises(OperatorActionRequiredError, match="the log ends at 6"):
         broker.delete_records(LOG, 7)
 
 
@@ -47,7 +47,7 @@ def test_a_member_whose_position_was_deleted_is_stopped() -> None:
         broker.produce(IN, None, b"")
     broker.delete_records(IN, 2)
     reading.start(IN, 1)
-    with pytest.raises(Stop, match="in-0: offset 1"):
+    with pytest.raises(OperatorActionRequiredError, match="in-0: offset 1"):
         poll(reading)
 
 

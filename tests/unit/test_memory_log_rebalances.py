@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import At, Committed, Fenced, Stop
+from processor.adapters.log import Committed, FencedError, OperatorActionRequiredError, TopicPartition
 from processor.adapters.memory.log import MemoryInput
 from tests.contract.worlds import Diary, named
 
@@ -21,9 +21,9 @@ def test_an_assignment_waits_until_every_member_has_revoked() -> None:
     assert broker.awaited(GROUP) == []
     assert len(diary.owned) == 0
     poll(second)
-    assert others.owned == {At(topic, i) for topic in ("in", "labels") for i in (2, 3)}
+    assert others.owned == {TopicPartition(topic, i) for topic in ("in", "labels") for i in (2, 3)}
     poll(first)
-    assert diary.owned == {At(topic, i) for topic in ("in", "labels") for i in (0, 1)}
+    assert diary.owned == {TopicPartition(topic, i) for topic in ("in", "labels") for i in (0, 1)}
     assert diary.membership.generation == others.membership.generation == 2
 
 
@@ -37,7 +37,7 @@ def test_a_zombie_believes_in_its_assignment_until_it_polls() -> None:
     assert len(others.owned) == len(diary.owned) == 8
     output = producer(broker)
     output.begin()
-    with pytest.raises(Fenced, match="not a member"):
+    with pytest.raises(FencedError, match="not a member"):
         output.send_offsets({IN: Committed(1, "")}, old)
 
     poll(zombie)
@@ -82,7 +82,7 @@ def test_a_restarted_instance_takes_its_place_without_a_rebalance() -> None:
     assert newer_diary.owned == diary.owned
     assert newer_diary.membership.generation == diary.membership.generation
     assert newer_diary.membership.member_id != diary.membership.member_id
-    with pytest.raises(Stop, match='as instance "a"'):
+    with pytest.raises(OperatorActionRequiredError, match='as instance "a"'):
         poll(older)
     assert diary.names[-1] == "lost"
     older.close()
@@ -113,5 +113,5 @@ def test_a_member_that_leaves_is_told_revoked_if_it_still_was_one_and_else_lost(
 
 
 def test_a_missing_topic_is_named_when_joining() -> None:
-    with pytest.raises(Stop, match='"nowhere"'):
+    with pytest.raises(OperatorActionRequiredError, match='"nowhere"'):
         poll(MemoryInput(new_broker(), "a", GROUP, named(["nowhere"]), Diary()))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import zero_one_loss
 
-from processor.core import Counters, InvalidInput, Policy, fairness, rule_of
+from processor.core import Counters, InvalidInputError, Policy, fairness, rule_of
 from processor.core.figures import metrics
 from processor.core.figures.attainable import least_fair_loss, least_gap
 from processor.core.figures.bounds import delayed_regret, paper_bounds, printed_gamma
@@ -93,13 +93,13 @@ def test_the_limit_of_a_fair_mixture_is_the_designs() -> None:
 
 
 def test_no_fair_mixture_is_said_with_the_least_gap() -> None:
-    with pytest.raises(InvalidInput, match=r"no mixture .* least gap is 0\.500"):
+    with pytest.raises(InvalidInputError, match=r"no mixture .* least gap is 0\.500"):
         least_fair_loss(np.array([[[0.0, 0.0], [0.5, 0.5]]]), np.array([0.5, 0.5]), np.full((2, 2), 0.5))
 
 
 @pytest.mark.parametrize("bad", [np.zeros((2, 2)), np.full((1, 2, 2), 1.5), np.full((1, 2, 2), np.nan)])
 def test_error_rates_that_are_none_are_refused(bad: np.ndarray) -> None:
-    with pytest.raises(InvalidInput, match="numbers from 0 to 1"):
+    with pytest.raises(InvalidInputError, match="numbers from 0 to 1"):
         least_gap(bad)
 
 
@@ -115,14 +115,14 @@ def test_the_papers_bounds_hold_at_the_current_rule(seed: int) -> None:
 def test_bounds_are_for_policies_with_instances() -> None:
     counters = random_counters(np.random.default_rng(0), axes(), batch=1)
     for policy in (Policy(objective="mixture"), Policy(policy="mw")):
-        with pytest.raises(InvalidInput, match="instances"):
+        with pytest.raises(InvalidInputError, match="instances"):
             paper_bounds(rule_of(policy, counters, ("y0", "y1")), counters)
 
 
 def test_arguments_without_a_bound_are_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"eta is 0\.7"):
+    with pytest.raises(InvalidInputError, match=r"eta is 0\.7"):
         printed_gamma(0.7)
-    with pytest.raises(InvalidInput, match="positive rate"):
+    with pytest.raises(InvalidInputError, match="positive rate"):
         delayed_regret(4, 0.0, 10, 10)
 
 

@@ -16,18 +16,19 @@ import typer
 from typer.testing import CliRunner
 
 from processor.adapters.kafka.admin import Topic
-from processor.adapters.log import At, Committed, Record
+from processor.adapters.log import Committed, Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryReader
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.store import Applied
 from processor.cli import app
-from processor.core.errors import GForceError, InvalidInput
+from processor.core.errors import GForceError, InvalidInputError
 from processor.core.stream.events import Reason
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.writes import SetField, Writes
-from processor.runtime.config import Config, ConfigErrors, Kafka, Properties
-from processor.runtime.loop.recovery import Recovery, Topics
+from processor.runtime.config import Config, ConfigError, Kafka, Properties
+from processor.runtime.loop.recovery import Recovery
+from processor.runtime.loop.topics import TopicNames
 from processor.runtime.operations.dead_letters import (
     Letter,
     Wanted,
@@ -49,7 +50,7 @@ from producers.delays import Delay
 from producers.stream import Event, Traffic, play, population, scheduled, synthetic_cases
 from tests.servers.redis_server import free_port
 
-TOPICS = Topics("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
+TOPICS = TopicNames("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
 
 
 def healthy() -> dict[str, Topic | None]:
@@ -102,9 +103,9 @@ def test_records_that_sit_on_the_wrong_partition_are_counted() -> None:
     broker = MemoryBroker(lambda: 1_000)
     for name in TOPICS.inputs:
         broker.create_topic(name, 4)
-    broker.produce(At("requests", 2), b"foobar", b"{}")  # where murmur2 puts it
-    broker.produce(At("requests", 1), b"foobar", b"{}")
-    broker.produce(At("requests", 1), None, b"{}")
+    broker.produce(TopicPartition("requests", 2), b"foobar", b"{}")  # where murmur2 puts it
+    broker.produce(TopicPartition("requests", 1), b"foobar", b"{}")
+    broker.produce(TopicPartition("requests", 1), None, b"{}")
     requests, feedback = partitioners(TOPICS, MemoryReader(broker))
     assert requests.level == "problem"
     assert requests.found.startswith("1 of the last 3 records")
@@ -146,7 +147,7 @@ class Positions:
     def __init__(self, committed: Committed) -> None:
         self._committed = committed
 
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         return dict.fromkeys(partitions, self._committed)
 
 
@@ -156,8 +157,8 @@ def test_a_committed_beginning_is_a_new_lineage_whatever_journal_and_store_hold(
         broker.create_topic(name, 1)
     for name in TOPICS.inputs:
         for _ in range(5):
-            broker.produce(At(name, 0), b"k", b"{}")
-    broker.produce(At(TOPICS.journal, 0), b"0", b"a record of the lineage before")
+            broker.produce(TopicPartition(name, 0), b"k", b"{}")
+    broker.produce(TopicPartition(TOPICS.journal, 0), b"0", b"a record of the lineage before")
     store, token = MemoryStore(), b"t"
     store.claim(0, token)
     writes = Writes()
@@ -238,7 +239,7 @@ def test_only_whole_letters_of_our_inputs_can_be_sent_back() -> None:
 
 @pytest.mark.parametrize("text", ["", "3", "3:", ":7", "a:b", "-1:2", "3:7:9"])
 def test_a_place_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="partition:offset"):
+    with pytest.raises(InvalidInputError, match="partition:offset"):
         parsed_place(text)
 
 
@@ -246,7 +247,7 @@ def test_letters_are_found_by_their_place() -> None:
     broker = MemoryBroker(lambda: 1_000)
     broker.create_topic("dead-letters", 2)
     for number in range(6):
-        broker.produce(At("dead-letters", number % 2), b"k", b"%d" % number)
+        broker.produce(TopicPartition("dead-letters", number % 2), b"k", b"%d" % number)
     wanted_places = Wanted(places=frozenset({"0:1", "1:2", "1:99"}))
     found = letters(MemoryReader(broker), "dead-letters", wanted_places)
     assert [one.record.value for one in found] == [b"2", b"5"]
@@ -263,7 +264,7 @@ def test_a_missing_seed_is_told_but_is_no_obstacle(monkeypatch: pytest.MonkeyPat
     assert config.kafka.group == "g"
     assert "seed" in str(missing)
     path.write_text('[kafka]\ngruop = "g"\n')
-    with pytest.raises(ConfigErrors):
+    with pytest.raises(ConfigError):
         loaded(path)
 
 

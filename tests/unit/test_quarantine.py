@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import At, Committed, Record, RecordRefused
+from processor.adapters.log import Committed, Record, RecordRefusedError, TopicPartition
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
 from processor.audit.replay.rules import Secrets
 from processor.core.stream.journal import JournalRecord
@@ -17,7 +17,7 @@ from processor.core.stream.partitioning import partition_of
 from processor.runtime import assembly
 from processor.runtime import config as configuration
 from processor.runtime.loop import batches
-from processor.runtime.loop.owned import Owned
+from processor.runtime.loop.owned import AssignedPartition
 from processor.runtime.operations import history
 from processor.runtime.telemetry.status import status_of
 from tests.recordings.stream import GROUP, START, Event, Running
@@ -66,12 +66,12 @@ class Two(Running):
 
     def commit(self, number: int, move: int = 0, metadata: str | None = None) -> None:
         """Change what the group has committed of the requests of a partition."""
-        group, at = self.broker.group(GROUP), At("requests", number)
+        group, at = self.broker.group(GROUP), TopicPartition("requests", number)
         place, position = group.committed[at]
         group.committed[at] = place, Committed(position.offset + move, metadata or position.metadata)
 
     def records(self, topic: str, number: int) -> list[Record]:
-        reader, at = MemoryReader(self.broker), At(topic, number)
+        reader, at = MemoryReader(self.broker), TopicPartition(topic, number)
         return list(reader.read(at, reader.bounds(at)[0]))
 
     def told_of(self, event: str) -> list[dict[str, Any]]:
@@ -87,9 +87,9 @@ def two() -> Two:
 
 def lose_changelog(two: Two, number: int) -> list[Any]:
     """Delete it and the store's state; what was deleted."""
-    partition = two.broker.partition(At("changelog", number))
+    partition = two.broker.partition(TopicPartition("changelog", number))
     kept = [partition.start, list(partition.entries)]
-    two.broker.delete_records(At("changelog", number), partition.end)
+    two.broker.delete_records(TopicPartition("changelog", number), partition.end)
     two.store._states.pop(number)
     return kept
 
@@ -114,7 +114,7 @@ def test_a_process_with_a_quarantined_partition_is_ready_and_says_so(two: Two) -
 def test_a_quarantined_partition_goes_on_when_a_person_resumes_it(two: Two) -> None:
     start, entries = lose_changelog(two, 0)
     two.decide(3)
-    partition = two.broker.partition(At("changelog", 0))
+    partition = two.broker.partition(TopicPartition("changelog", 0))
     partition.entries, partition.start = [*entries, *partition.entries], start
     assert two.worker.resume(0)
     two.run()
@@ -125,7 +125,7 @@ def test_a_quarantined_partition_goes_on_when_a_person_resumes_it(two: Two) -> N
 def test_a_restart_tries_again(two: Two) -> None:
     start, entries = lose_changelog(two, 0)
     two.decide(1)
-    partition = two.broker.partition(At("changelog", 0))
+    partition = two.broker.partition(TopicPartition("changelog", 0))
     partition.entries, partition.start = [*entries, *partition.entries], start
     two.again()
     assert quarantine_of(two, 0) == ""
@@ -137,9 +137,9 @@ def test_a_partition_that_is_fine_cannot_be_resumed(two: Two) -> None:
 
 
 def test_a_record_that_kafka_refuses_stops_its_partition_only(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    def send(self: MemoryOutput, at: At, key: bytes | None, value: bytes | None, *rest: Any) -> None:
-        if at == At("changelog", 0):
-            raise RecordRefused("delivering: too large. Remedy: raise max.message.bytes")
+    def send(self: MemoryOutput, at: TopicPartition, key: bytes | None, value: bytes | None, *rest: Any) -> None:
+        if at == TopicPartition("changelog", 0):
+            raise RecordRefusedError("delivering: too large. Remedy: raise max.message.bytes")
         unbroken(self, at, key, value, *rest)
 
     unbroken = MemoryOutput.send
@@ -193,7 +193,7 @@ def test_inputs_that_were_created_again_are_refused(two: Two) -> None:
         two.broker.delete_topic(topic)
         two.broker.create_topic(topic, 2)
     for n in range(9):
-        two.broker.produce(At("requests", 0), TENANTS[0].encode(), b"{}", timestamp=START + n)
+        two.broker.produce(TopicPartition("requests", 0), TENANTS[0].encode(), b"{}", timestamp=START + n)
     two.start(configuration.load(None, SEED))
     two.run()
     assert "requests was deleted and created again" in quarantine_of(two, 0)
@@ -203,7 +203,7 @@ def test_inputs_that_were_created_again_are_refused(two: Two) -> None:
 def test_a_journal_that_lost_its_tail_is_refused(two: Two) -> None:
     two.worker.drain()
     two.worker.close()
-    del two.broker.partition(At("journal", 0)).entries[-4:]
+    del two.broker.partition(TopicPartition("journal", 0)).entries[-4:]
     two.start(configuration.load(None, SEED))
     two.run()
     assert "journal records are lost" in quarantine_of(two, 0)
@@ -225,7 +225,7 @@ STRAYS: list[Callable[[Two, str], bytes]] = [
 @pytest.mark.parametrize("stray", range(len(STRAYS)))
 @pytest.mark.parametrize("topic", ["changelog", "journal"])
 def test_a_stray_record_is_passed_over(two: Two, topic: str, stray: int) -> None:
-    record = two.broker.produce(At(topic, 0), None, STRAYS[stray](two, topic))
+    record = two.broker.produce(TopicPartition(topic, 0), None, STRAYS[stray](two, topic))
     two.decide(2)
     two.store.flush()
     two.decide(2)
@@ -256,7 +256,7 @@ def asked(tenant: str, n: int) -> dict[str, object]:
     return {"tenant": tenant, "decision_id": f"d{n}", "group": "A", "predictions": {"e": True}}
 
 
-def joined(owned: Owned) -> int:
+def joined(owned: AssignedPartition) -> int:
     assert owned.partition is not None
     return sum(tenant.tally["labels_joined"] for tenant in owned.partition.tenants.values())
 
@@ -274,7 +274,7 @@ def test_a_history_that_belongs_together_is_fine(two: Two) -> None:
 
 
 def test_a_changelog_that_does_not_lead_to_the_committed_batch_is_a_problem(two: Two) -> None:
-    two.broker.delete_records(At("changelog", 0), two.broker.partition(At("changelog", 0)).end)
+    two.broker.delete_records(TopicPartition("changelog", 0), two.broker.partition(TopicPartition("changelog", 0)).end)
     [(level, what, text)] = found(two)
     assert (level, what) == ("problem", "partition 0")
     assert "does not lead to batch" in text
@@ -289,7 +289,7 @@ def test_offsets_that_contradict_the_journal_are_a_problem(two: Two) -> None:
 
 
 def test_a_stray_record_is_a_warning_with_its_place(two: Two) -> None:
-    record = two.broker.produce(At("journal", 1), None, b"hello")
+    record = two.broker.produce(TopicPartition("journal", 1), None, b"hello")
     [_, (level, what, text)] = found(two)
     assert (level, what) == ("warning", "partition 1")
     assert f"journal [1] at {record.offset}" in text

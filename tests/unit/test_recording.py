@@ -24,7 +24,7 @@ from processor.audit.recording.targets import targets
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.compression import COMPRESSIONS, Compression
 from processor.audit.sources.lines import encoded, line_of, read_file, records
-from processor.audit.sources.manifest import AnchorEntry, Asked, Manifest, RangeEntry, verify_manifest
+from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest, verify_manifest
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import RecordingError, Role, Source, open_source
 
@@ -110,7 +110,7 @@ def write_recording(
         cluster="one",
         group="gforce",
         prefix="eu.",
-        asked=Asked(roles=["requests"], partitions=None, since=[], until=[], compression=compression),
+        asked=RecordingRequest(roles=["requests"], partitions=None, since=[], until=[], compression=compression),
         anchors=anchors or {},
         ranges=ranges,
     )

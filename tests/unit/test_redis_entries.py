@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from processor.adapters.redis.entries import RUN, Apart, apart
+from processor.adapters.redis.entries import RUN, SplitWrites, split_commands
 from processor.core.stream.writes import (
     DeleteEntry,
     DeleteField,
@@ -65,7 +65,7 @@ def read(wire: bytes) -> list[bytes]:
     return found
 
 
-def entries_after(parts: Apart) -> dict[bytes, bytes]:
+def entries_after(parts: SplitWrites) -> dict[bytes, bytes]:
     entries: dict[bytes, bytes] = {}
     for name, key, *arguments in map(read, parts.commands("key")):
         assert key == b"key"
@@ -101,7 +101,7 @@ def plainly(operations: Iterable[Write]) -> tuple[dict[bytes, bytes], set[bytes]
 @example([*run(RUN, b"a"), *deleted(1, 2), *run(RUN, b"b", 2), *deleted(3)])
 @example([*run(RUN - 1, b"a"), *run(1, b"longer", RUN)])
 def test_it_finds_what_the_plain_reading_finds(operations: list[Write]) -> None:
-    parts = apart(packed(operations))
+    parts = split_commands(packed(operations))
     assert (entries_after(parts), parts.gone, list(unpack(b"".join(parts.others)))) == plainly(operations)
 
 
@@ -112,11 +112,11 @@ def test_writes_that_are_cut_are_refused_as_they_are_by_the_plain_reading(blob: 
         expected = plainly(unpack(cut))
     except Exception:
         with pytest.raises(ValueError, match="in the middle"):
-            apart(cut)
+            split_commands(cut)
     else:
-        assert entries_after(apart(cut)) == expected[0]
+        assert entries_after(split_commands(cut)) == expected[0]
 
 
 def test_a_letter_that_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown operation at byte 5"):
-        apart(packed([DropSlab(1)]) + b"x")
+        split_commands(packed([DropSlab(1)]) + b"x")

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from processor.adapters.log import Stop
+from processor.adapters.log import OperatorActionRequiredError
 from processor.adapters.memory.processes import MemoryProcesses
 from processor.adapters.processes import EXPIRY_MS, Process
-from processor.adapters.store import StoreUnavailable, StoreUnusable
+from processor.adapters.store import StoreUnavailableError, StoreUnusableError
 from processor.runtime import registration
 from processor.runtime.config import load
 from processor.runtime.registration import Registration, is_gone, this_process
@@ -80,7 +80,7 @@ def test_a_name_that_is_refreshed_is_given_up_and_the_message_says_who_has_it(be
     older = bench.registration(bench.process("a", started=1_700_000_000_000))
     older.enter()
     bench.meanwhile.append(older.refresh)
-    with pytest.raises(Stop) as caught:
+    with pytest.raises(OperatorActionRequiredError) as caught:
         bench.registration(bench.process("b")).enter()
     assert str(caught.value) == (
         f'another process runs as instance "one": host host-of-a, pid {os.getpid()}, since 2023-11-14 22:13:20Z, its '
@@ -109,14 +109,14 @@ def test_of_two_that_wait_for_a_dead_one_one_gives_up(bench: Bench) -> None:
         bench.processes.hold(bench.process("third"))
 
     bench.meanwhile.append(third)
-    with pytest.raises(Stop, match="host-of-third"):
+    with pytest.raises(OperatorActionRequiredError, match="host-of-third"):
         bench.registration(bench.process("b")).enter()
 
 
 @pytest.mark.parametrize("text", [b'{"form":2}', b"not a record"])
 def test_a_stranger_is_respected_and_one_that_never_expires_is_named(bench: Bench, text: bytes) -> None:
     bench.processes.records["one"] = (text, 2**62)
-    with pytest.raises(Stop, match="delete the key <redis.prefix>:process:one"):
+    with pytest.raises(OperatorActionRequiredError, match="delete the key <redis.prefix>:process:one"):
         bench.registration(bench.process("b")).enter()
     assert bench.processes.find("one") == text
 
@@ -129,7 +129,7 @@ def test_a_later_version_that_refreshes_its_record_is_somebody(bench: Bench) -> 
 
     refresh()
     bench.meanwhile.append(refresh)
-    with pytest.raises(Stop, match="somebody of a later version"):
+    with pytest.raises(OperatorActionRequiredError, match="somebody of a later version"):
         bench.registration(bench.process("b")).enter()
 
 
@@ -247,7 +247,7 @@ def test_a_store_that_is_away_is_tried_again_and_ends_nothing(away: Away) -> Non
     told = threading.Event()
     running = Registration(away, this_process(CONFIG), told)
     running.start()
-    away.error = StoreUnavailable("away")
+    away.error = StoreUnavailableError("away")
     before = away.asked
     until(lambda: away.asked > before + 3)
     away.records.clear()
@@ -259,7 +259,7 @@ def test_a_store_that_is_away_is_tried_again_and_ends_nothing(away: Away) -> Non
 
 
 def test_without_the_rights_it_runs_unregistered(away: Away) -> None:
-    away.error = StoreUnusable("lacks rights")
+    away.error = StoreUnusableError("lacks rights")
     running = Registration(away, this_process(CONFIG), threading.Event())
     running.start()
     assert not running._thread.is_alive()
@@ -267,9 +267,9 @@ def test_without_the_rights_it_runs_unregistered(away: Away) -> None:
 
 
 def test_without_a_store_nothing_starts(away: Away) -> None:
-    away.error = StoreUnavailable("away")
+    away.error = StoreUnavailableError("away")
     running = Registration(away, this_process(CONFIG), threading.Event())
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         running.start()
     running.stop()
 

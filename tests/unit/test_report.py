@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.opening import Opened
+from processor.audit.opening import OpenedSource
 from processor.audit.replay.findings import Finding
 from processor.audit.replay.rules import Secrets
 from processor.audit.report.data import ReportData
-from processor.audit.report.making import Wish, made, written
+from processor.audit.report.making import ReportRequest, build_report, write_report
 from processor.audit.report.redaction import Redaction
 from processor.audit.report.rendering import page
 from processor.audit.whatif.settings import Sweep
@@ -34,8 +34,8 @@ HOSTILE = "</title></style><script>alert(1)</script><img src=https://evil.exampl
 EXPERTS = ("$\\frac{1}{2}$", "<b>lr</b>", "=HYPERLINK()")
 
 
-def place(source: MemorySource, secrets: Secrets | None = None) -> Opened:
-    return Opened(source, Secrets.of_config(SETTINGS) if secrets is None else secrets, None, "a <test> record")
+def place(source: MemorySource, secrets: Secrets | None = None) -> OpenedSource:
+    return OpenedSource(source, Secrets.of_config(SETTINGS) if secrets is None else secrets, None, "a <test> record")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def source() -> MemorySource:
 
 @pytest.fixture(scope="module")
 def report(source: MemorySource) -> ReportData:
-    return made(place(source), Wish(sweeps=(Sweep.read("lambda=0.1,10"),), processes=1))
+    return build_report(place(source), ReportRequest(sweeps=(Sweep.read("lambda=0.1,10"),), processes=1))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_the_same_report_gives_the_same_bytes(report: ReportData, html: str) -> 
 
 
 def test_page_json_and_csv_say_the_same(report: ReportData, tmp_path: Path) -> None:
-    paths = written(report, tmp_path / "report.html", as_json=True, as_csv=True)
+    paths = write_report(report, tmp_path / "report.html", as_json=True, as_csv=True)
     assert [path.name for path in paths] == ["report.html", "report.json", "report.csv"]
     cells = [cell for row in read(paths[0].read_text()).rows for cell in row]
     document = json.loads(paths[1].read_text())
@@ -208,7 +208,7 @@ def test_the_figures_are_those_of_the_state(report: ReportData, source: MemorySo
 
 
 def test_table_programs_do_not_take_names_for_formulas(report: ReportData, tmp_path: Path) -> None:
-    _, table = written(report, tmp_path / "report.html", as_csv=True)
+    _, table = write_report(report, tmp_path / "report.html", as_csv=True)
     with table.open(newline="") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
     assert "'=HYPERLINK()" in cells
@@ -226,8 +226,8 @@ def test_a_report_shows_ids_only_if_it_is_not_redacted(
     report: ReportData, source: MemorySource, tmp_path: Path
 ) -> None:
     assert ids_in(page(report))
-    hidden = made(place(source), Wish(redaction=Redaction(), processes=1))
-    for path in written(hidden, tmp_path / "report.html", as_json=True, as_csv=True):
+    hidden = build_report(place(source), ReportRequest(redaction=Redaction(), processes=1))
+    for path in write_report(hidden, tmp_path / "report.html", as_json=True, as_csv=True):
         assert ids_in(path.read_text()) == []
         assert "id:" in path.read_text()
 
@@ -245,12 +245,12 @@ def test_ids_in_findings_are_redacted_too(source: MemorySource, tmp_path: Path) 
         changed, value=(changed.value or b"").replace(b'"yes"', b'"maybe"')
     )
     tampered = replace(source, records=records)
-    plain = made(place(tampered), Wish(processes=1))
+    plain = build_report(place(tampered), ReportRequest(processes=1))
     assert plain.verification.verdict == "differences"
     assert any(ids_in(f.text + f.recorded + f.follows) for f in plain.verification.findings)
-    hidden = made(place(tampered), Wish(redaction=Redaction("key"), processes=1))
+    hidden = build_report(place(tampered), ReportRequest(redaction=Redaction("key"), processes=1))
     assert [f.kind for f in hidden.verification.findings] == [f.kind for f in plain.verification.findings]
-    for path in written(hidden, tmp_path / "report.html", as_json=True, as_csv=True):
+    for path in write_report(hidden, tmp_path / "report.html", as_json=True, as_csv=True):
         assert ids_in(path.read_text()) == []
 
 
@@ -305,7 +305,7 @@ def test_the_same_key_gives_the_same_hashes_and_no_key_others_each_time() -> Non
 
 
 def test_without_seeds_the_report_says_that_draws_were_taken_from_the_record(source: MemorySource) -> None:
-    found = made(place(source, Secrets()), Wish(processes=1))
+    found = build_report(place(source, Secrets()), ReportRequest(processes=1))
     assert found.verification.verdict == "verified"
     assert found.verification.draws == "not verified"
     assert "taken from the record" in found.statements[0].text
@@ -314,7 +314,7 @@ def test_without_seeds_the_report_says_that_draws_were_taken_from_the_record(sou
 
 
 def test_a_what_if_that_cannot_be_answered_does_not_stop_the_report(source: MemorySource) -> None:
-    found = made(place(source, Secrets()), Wish(sweeps=(Sweep.read("lambda=1,2"),), processes=1))
+    found = build_report(place(source, Secrets()), ReportRequest(sweeps=(Sweep.read("lambda=1,2"),), processes=1))
     assert found.verification.verdict == "verified"
     assert any("could not be answered" in note and "--seed-file" in note for note in found.notes)
     assert "could not be answered" in page(found)
@@ -330,7 +330,7 @@ def test_three_labels_three_groups_and_no_labels_at_all_make_a_page() -> None:
         "silent": Shape(("a", "b"), ("x",), labelled=0),
     }
     source = recorded(troubled(shapes, 160, seed=3), settings)
-    found = made(Opened(source, Secrets.of_config(settings), None, "here"), Wish(processes=1))
+    found = build_report(OpenedSource(source, Secrets.of_config(settings), None, "here"), ReportRequest(processes=1))
     three, silent = sorted(found.tenants, key=lambda tenant: -len(tenant.figures.groups))
     assert set(three.figures.windows[0].gaps) == {"error_rate", "equalized_odds"}
     assert silent.statement.text == "No labels have come, so nothing can be said about fairness."
@@ -343,7 +343,7 @@ def test_a_record_that_was_tampered_with_says_so_on_its_first_page(source: Memor
     records = dict(source.records)
     changed, *rest = records["decisions", 0]
     records["decisions", 0] = [msgspec.structs.replace(changed, value=b"{}"), *rest]
-    html = page(made(place(replace(source, records=records)), Wish(processes=1)))
+    html = page(build_report(place(replace(source, records=records)), ReportRequest(processes=1)))
     assert "The record is not as it was made" in html
     assert "decisions [0] at" in html
 

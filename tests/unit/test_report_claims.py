@@ -12,17 +12,17 @@ import msgspec
 import pytest
 from matplotlib.collections import LineCollection
 
-from processor.audit.opening import Opened
+from processor.audit.opening import OpenedSource
 from processor.audit.replay.rules import Secrets
 from processor.audit.report import charts
 from processor.audit.report.configuration import flattened
 from processor.audit.report.data import AlertLine, ReportData, TenantReport
 from processor.audit.report.first_page import statements
-from processor.audit.report.making import Wish, made
+from processor.audit.report.making import ReportRequest, build_report
 from processor.audit.report.rendering import page
 from processor.audit.report.words import METHOD, attainable_text, fairness_statement
 from processor.audit.sources.recorded import RecordedSource
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.runtime.config import Config, load
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS, CellRate, Estimate, TenantFigures, WindowFigures
 from tests.recordings.stream import MemorySource
@@ -32,8 +32,10 @@ from .whatif_streams import cases, config, events, recorded
 WATCHED = config(WATCH="true", TOLERANCE="0.02", ALPHA="0.2", FALSE_ALARM_PAIRS="50")
 
 
-def reported(source: MemorySource, settings: Config = WATCHED, wish: Wish | None = None) -> ReportData:
-    return made(Opened(source, Secrets.of_config(settings), None, "here"), wish or Wish(processes=1))
+def reported(source: MemorySource, settings: Config = WATCHED, wish: ReportRequest | None = None) -> ReportData:
+    return build_report(
+        OpenedSource(source, Secrets.of_config(settings), None, "here"), wish or ReportRequest(processes=1)
+    )
 
 
 def of(report: ReportData, name: str) -> TenantReport:
@@ -109,10 +111,10 @@ def test_tenants_of_a_partition_without_a_journal_are_named(two_partitions: Memo
     assert "“clinic” is missing altogether" in report.statements[0].text
     assert "Of 2 tenants" in report.statements[2].text
     assert "1 is missing from the figures" in report.statements[2].text
-    named = reported(gone, wish=Wish(tenants=("clinic",), processes=1))
+    named = reported(gone, wish=ReportRequest(tenants=("clinic",), processes=1))
     assert named.statements[2].text == "There are no figures of “clinic”."
-    with pytest.raises(InvalidInput, match="no decision of tenant"):
-        reported(gone, wish=Wish(tenants=("nobody",), processes=1))
+    with pytest.raises(InvalidInputError, match="no decision of tenant"):
+        reported(gone, wish=ReportRequest(tenants=("nobody",), processes=1))
 
 
 def test_a_cut_off_end_counts_among_the_batches_there_were(two_partitions: MemorySource) -> None:
@@ -123,7 +125,7 @@ def test_a_cut_off_end_counts_among_the_batches_there_were(two_partitions: Memor
 
 def test_a_tenant_asked_for_by_name_is_not_partial_because_of_another(two_partitions: MemorySource) -> None:
     broken = altered(two_partitions, "journal", 0, slice(0, -3))
-    report = reported(broken, wish=Wish(tenants=("bank",), processes=1))
+    report = reported(broken, wish=ReportRequest(tenants=("bank",), processes=1))
     assert report.statements[0].title == "The record is not as it was made"
     assert [one.partition for one in report.coverage] == [1]
 
@@ -203,7 +205,7 @@ def test_the_method_says_what_is_not_covered() -> None:
 
 
 def test_without_seeds_nothing_follows_to_the_last_bit(two_partitions: MemorySource) -> None:
-    report = made(Opened(two_partitions, Secrets(), None, "here"), Wish(processes=1))
+    report = build_report(OpenedSource(two_partitions, Secrets(), None, "here"), ReportRequest(processes=1))
     assert report.verification.draws == "not verified"
     assert report.statements[0].title == "The record is verified, but not all draws"
     assert "could not be checked" in report.statements[0].text
@@ -217,7 +219,7 @@ def test_without_seeds_nothing_follows_to_the_last_bit(two_partitions: MemorySou
 def kept_recording() -> ReportData:
     folder = Path(__file__).parents[1] / "recordings"
     secrets = Secrets.of_config(load(folder / "gforce.toml", {}))
-    return made(Opened(RecordedSource(folder / "v1"), secrets, None, "v1"), Wish(processes=1))
+    return build_report(OpenedSource(RecordedSource(folder / "v1"), secrets, None, "v1"), ReportRequest(processes=1))
 
 
 def test_assumed_labels_are_counted_apart(kept_recording: ReportData) -> None:

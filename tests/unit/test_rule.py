@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core import ABSENT, InvalidInput, Policy, rule_of
+from processor.core import ABSENT, InvalidInputError, Policy, rule_of
 from processor.core.exact import ONE, Parts, _power_of_many, power, quantise, times
 from processor.core.rules.draws import draws
 from processor.core.rules.policies import rules_of
-from processor.core.rules.rule import Questions, Rule, decide, distinct
+from processor.core.rules.rule import RequestColumns, Rule, decide, distinct
 
 from .strategies import axes, random_counters
 
@@ -26,16 +26,16 @@ POLICIES = [
 ]
 
 
-def questions(rng: np.random.Generator, shape: tuple[int, int, int], rows: int, missing: float) -> Questions:
+def questions(rng: np.random.Generator, shape: tuple[int, int, int], rows: int, missing: float) -> RequestColumns:
     groups, labels, experts = shape
     predictions = rng.integers(0, labels, size=(rows, experts))
     predictions[rng.random(predictions.shape) < missing] = ABSENT
     predictions[:, -1] = np.maximum(predictions[:, -1], 0)
     uniforms = draws(b"sixteen bytes ok", (str(i) for i in range(rows)))
-    return Questions(rng.integers(0, 7, size=rows), rng.integers(0, groups, size=rows), predictions, uniforms)
+    return RequestColumns(rng.integers(0, 7, size=rows), rng.integers(0, groups, size=rows), predictions, uniforms)
 
 
-def plain(rule: Rule, asked: Questions, row: int, labels: int) -> tuple[int, int, int, list[int]]:
+def plain(rule: Rule, asked: RequestColumns, row: int, labels: int) -> tuple[int, int, int, list[int]]:
     """Label, instance, expert and probabilities of one request, number by number."""
     said = asked.predictions[row]
     selection, experts = rule.chances(int(asked.group[row]), said != ABSENT, int(asked.learner[row]))
@@ -101,11 +101,11 @@ def test_a_request_that_cannot_be_decided_is_refused() -> None:
     of = axes(2, 2, 3)
     rule = rule_of(Policy(), random_counters(rng, of, batch=7), of.labels)
     asked = questions(rng, (2, 2, 3), 5, 0.0)
-    with pytest.raises(InvalidInput, match="label index 1 but there are 1 labels"):
+    with pytest.raises(InvalidInputError, match="label index 1 but there are 1 labels"):
         rule.decide(asked, 1)
     asked.predictions[3] = ABSENT
-    with pytest.raises(InvalidInput, match="request 3 has no prediction"):
-        rule.decide(Questions(asked.learner, asked.group, asked.predictions, asked.draws), 2)
+    with pytest.raises(InvalidInputError, match="request 3 has no prediction"):
+        rule.decide(RequestColumns(asked.learner, asked.group, asked.predictions, asked.draws), 2)
 
 
 @given(st.lists(st.integers(0, 40), min_size=1), st.sampled_from([41, 10**6]))

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from producers.stream import Case, population, synthetic_cases
 from producers.synthetic import Shift, paper_population
 
@@ -56,5 +56,5 @@ def test_a_shift_that_never_ends_and_one_beyond_the_end_are_allowed() -> None:
 
 @pytest.mark.parametrize("text", ["", "7", "5-5", "9-3", "a-b", "-4", "1-", "1.5-3"])
 def test_what_is_no_shift_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidInput, match="START-END"):
+    with pytest.raises(InvalidInputError, match="START-END"):
         Shift.parse(text, paper_population(0.3))

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.runtime.operations.skipping import Answer, Skipping, judged, refused
+from processor.runtime.operations.skipping import SkipAnswer, Skipping, judged, refused
 from processor.runtime.telemetry.http import HttpServer
 from processor.runtime.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
@@ -23,7 +23,7 @@ def skips(tmp_path: Path) -> Iterator[tuple[Path, list[Skipping]]]:
     """The configuration of a processor whose requests [0] cannot be read at offsets 17 to 21, and what it is asked."""
     asked: list[Skipping] = []
 
-    def skip(number: int, wanted: Skipping) -> tuple[Answer, int]:
+    def skip(number: int, wanted: Skipping) -> tuple[SkipAnswer, int]:
         asked.append(wanted)
         return refused(number, wanted, STUCK if number == 0 else None) or judged(number, wanted, (17, 22))
 

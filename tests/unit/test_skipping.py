@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import At, Record, Unreadable
+from processor.adapters.log import Record, TopicPartition, UnreadableBatchError
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.passing import after_unreadable
 from processor.audit.verify.audit import Audit, audit
-from processor.audit.verify.result import Options
+from processor.audit.verify.result import AuditOptions
 from processor.core.stream.journal import JournalRecord, Range
 from processor.runtime import config as configuration
 from processor.runtime.operations.skipping import Skipping, judged, refused
@@ -24,7 +24,7 @@ from .test_backlog import PACE, SEED, label, request
 
 STALL = 30.0
 CONFIG = configuration.load(None, SEED)
-REQUESTS, FEEDBACK = At("requests", 0), At("feedback", 0)
+REQUESTS, FEEDBACK = TopicPartition("requests", 0), TopicPartition("feedback", 0)
 
 
 def running(count: int = 10, first: int = 4, after: int = 6) -> Running:
@@ -43,7 +43,7 @@ def feed(made: Running, begin: int, end: int) -> None:
 
 
 def status(made: Running, later: float = 0.0) -> PartitionStatus:
-    return status_of(made.worker, made.worker.tick() + round(1_000 * later), STALL).partitions[0]
+    return status_of(made.worker, made.worker.monotonic_ms() + round(1_000 * later), STALL).partitions[0]
 
 
 def decided(made: Running) -> list[str]:
@@ -51,7 +51,7 @@ def decided(made: Running) -> list[str]:
 
 
 def records(made: Running, topic: str) -> list[Record]:
-    partition = made.broker.partition(At(topic, 0))
+    partition = made.broker.partition(TopicPartition(topic, 0))
     return partition.read(0, partition.end)[0]
 
 
@@ -75,7 +75,7 @@ def source(made: Running, readable: bool = False) -> MemorySource:
 
 
 def audited(found: MemorySource) -> Audit:
-    return audit(found, Options(Secrets.of_config(CONFIG)), processes=1)
+    return audit(found, AuditOptions(Secrets.of_config(CONFIG)), processes=1)
 
 
 def test_what_cannot_be_read_stalls_its_partition_at_once_and_the_remedy_is_named() -> None:
@@ -289,12 +289,12 @@ class Message:
 def test_who_reads_later_goes_past_what_was_skipped_and_nothing_else() -> None:
     made = skipped()
     kept: Any = [[Message(record) for record in records(made, "journal")]]
-    problem = Unreadable("cannot be read", 4)
+    problem = UnreadableBatchError("cannot be read", 4)
     assert after_unreadable(kept, "requests", 4, problem) == 6
     assert after_unreadable(kept, "requests", 5, problem) == 6
     assert after_unreadable(kept, "requests", 10, problem) is None
     for role, offset in (("requests", 3), ("requests", 6), ("feedback", 4)):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableBatchError):
             after_unreadable(kept, role, offset, problem)  # type: ignore[arg-type]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.adapters.memory.log import MemoryReader
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord, JournalRecord
 from processor.runtime import config as configuration
-from processor.runtime.loop.worker import Owned
+from processor.runtime.loop.worker import AssignedPartition
 from tests.recordings.stream import PACE, Event, Running, Shape, events
 
 SEED = {"GFORCE_PROCESSING__SEED": "0badc0de" * 4}
@@ -39,7 +39,7 @@ class One(Running):
         self.worker.trim = self.broker.delete_records
         self._left: Iterator[Event] = iter(STREAM)
 
-    def until(self, wanted: Callable[[Owned], bool]) -> None:
+    def until(self, wanted: Callable[[AssignedPartition], bool]) -> None:
         for event in self._left:
             self.feed([event])
             if self.worker.owned[0].ready and wanted(self.worker.owned[0]):
@@ -55,8 +55,8 @@ class One(Running):
         assert owned.quarantine is not None or self.worker.totals["recoveries"] == recoveries + 1
 
     @property
-    def changelog(self) -> At:
-        return At(self.topics.changelog, 0)
+    def changelog(self) -> TopicPartition:
+        return TopicPartition(self.topics.changelog, 0)
 
     def begun(self) -> list[tuple[int, int]]:
         """Offset and batch of every snapshot that has begun."""
@@ -69,11 +69,11 @@ class One(Running):
         return MemoryReader(self.broker).bounds(self.changelog)[0]
 
     def journaled(self) -> list[int]:
-        records = MemoryReader(self.broker).read(At(self.topics.journal, 0), 0)
+        records = MemoryReader(self.broker).read(TopicPartition(self.topics.journal, 0), 0)
         return [JournalRecord.decode(record.value or b"").snapshot for record in records]
 
 
-def is_half_way(owned: Owned) -> bool:
+def is_half_way(owned: AssignedPartition) -> bool:
     current = owned.snapshots.current
     return current is not None and current.sequence > 0
 
@@ -111,7 +111,7 @@ def test_a_whole_snapshot_is_enough(one: One) -> None:
 
 
 def test_a_state_of_the_first_journal_form_starts_from_what_there_is(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("processor.runtime.loop.snapshots.Snapshots.whole_after", lambda *_: SNAPSHOT_UNKNOWN)
+    monkeypatch.setattr("processor.runtime.loop.snapshots.SnapshotSchedule.whole_after", lambda *_: SNAPSHOT_UNKNOWN)
     one.until(lambda owned: one.worker.totals["snapshots"] == 1 and not is_half_way(owned))
     assert set(one.journaled()) == {SNAPSHOT_UNKNOWN}
     one.lose_the_store()

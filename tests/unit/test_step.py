@@ -15,15 +15,26 @@ from msgspec.structs import replace
 
 from processor.adapters.memory.store import MemoryStore
 from processor.core import IN_FORCE
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 from processor.core.settings import Policy, Settings
 from processor.core.stream.entry import Parked, Pending, Settled, decode_entry, entry_id
 from processor.core.stream.events import Limits, Reason
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, Range, changelog_parts
 from processor.core.stream.partition import Partition, partition_from_fields
-from processor.core.stream.step import FEEDBACK, REQUESTS, Outcome, Raw, Terms, advanced, apart, decode, due_slot, step
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.step import (
+    FEEDBACK,
+    REQUESTS,
+    InputRecord,
+    StepResult,
+    StreamSettings,
+    advanced,
+    decode,
+    due_slot,
+    split_by_source,
+    step,
+)
+from processor.core.stream.tenant import TenantSettings
 from processor.core.stream.writes import SetEntry, unpack
 from processor.runtime.loop.faults import step_around_faults
 
@@ -33,7 +44,7 @@ TOKEN = b"test"
 HOUR = 3_600_000
 
 
-def rules(**change: object) -> TenantRules:
+def rules(**change: object) -> TenantSettings:
     settings = Settings(labels=("no", "yes"), positive="yes", shadows=(Policy(policy="mw"),))
     defaults: dict[str, object] = {
         "settings": settings,
@@ -45,35 +56,37 @@ def rules(**change: object) -> TenantRules:
         "parking": 2 * HOUR,
         "horizon": 20 * HOUR,
     }
-    return TenantRules(**{**defaults, **change})  # type: ignore[arg-type]
+    return TenantSettings(**{**defaults, **change})  # type: ignore[arg-type]
 
 
 class Bench:
     """A partition that is stepped by hand, its state in a store of its own."""
 
-    def __init__(self, of: TenantRules | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, of: TenantSettings | None = None, limits: Limits | None = None) -> None:
         known = of or rules()
-        self.terms = Terms(limits or Limits(), lambda name: None if name == "stranger" else known, HOUR, slot=HOUR)
+        self.terms = StreamSettings(
+            limits or Limits(), lambda name: None if name == "stranger" else known, HOUR, slot=HOUR
+        )
         self.store = MemoryStore()
         self.store.claim(0, TOKEN)
         self.partition = Partition(0, 1, Identity("l", 0, GENESIS))
         self.offsets: Counter[str] = Counter()
         self.fates: Counter[str] = Counter()
 
-    def request(self, decision_id: str = "1", group: str = "A", tenant: str = "t", **more: object) -> Raw:
+    def request(self, decision_id: str = "1", group: str = "A", tenant: str = "t", **more: object) -> InputRecord:
         event = {"tenant": tenant, "decision_id": decision_id, "group": group, "predictions": {"e": "yes", "f": "no"}}
         return self._raw(REQUESTS, tenant, {**event, **more})
 
-    def label(self, decision_id: str = "1", label: str = "yes", tenant: str = "t") -> Raw:
+    def label(self, decision_id: str = "1", label: str = "yes", tenant: str = "t") -> InputRecord:
         return self._raw(FEEDBACK, tenant, {"tenant": tenant, "decision_id": decision_id, "label": label})
 
-    def _raw(self, source: str, tenant: str, event: object) -> Raw:
+    def _raw(self, source: str, tenant: str, event: object) -> InputRecord:
         self.offsets[source] += 1
-        return Raw(source, self.offsets[source], 1_000, tenant.encode(), json.dumps(event).encode())
+        return InputRecord(source, self.offsets[source], 1_000, tenant.encode(), json.dumps(event).encode())
 
-    def batch(self, *raws: Raw, clock: int = 1_000, acknowledged: Sequence[tuple[str, int]] = ()) -> Outcome:
+    def batch(self, *raws: InputRecord, clock: int = 1_000, acknowledged: Sequence[tuple[str, int]] = ()) -> StepResult:
         ordered = sorted(raws, key=lambda raw: (raw.source != REQUESTS, raw.offset))
-        asked = decode(*apart(ordered), 0, 1, clock, self.terms, set())
+        asked = decode(*split_by_source(ordered), 0, 1, clock, self.terms, set())
         view = self.store.look_up(0, TOKEN, asked.ids, due_slot(clock, self.terms.slot), 16)
         entries = dict(zip(asked.ids, view.entries, strict=True))
         outcome = step(self.partition, asked, entries, view.due, clock, self.terms, acknowledged)
@@ -90,7 +103,7 @@ class Bench:
         return self.store.look_up(0, TOKEN, [entry_id(tenant, decision_id)], 0, 0).entries[0]
 
 
-def reasons(outcome: Outcome) -> list[str]:
+def reasons(outcome: StepResult) -> list[str]:
     return [str(letter.reason) for letter in outcome.dead_letters]
 
 
@@ -131,7 +144,7 @@ def test_every_label_has_exactly_one_fate(script: list[str], size: int) -> None:
     bench = Bench()
     labels = requests = 0
     clock = 1_000
-    pending: list[Raw] = []
+    pending: list[InputRecord] = []
     for i, word in enumerate([*script, "end"]):
         if word == "tick":
             clock += 3 * HOUR
@@ -149,7 +162,7 @@ def test_every_label_has_exactly_one_fate(script: list[str], size: int) -> None:
     assert bench.fates["decisions"] + bench.fates["requests_duplicate"] == requests
     assert bench.joined() == bench.fates["labels_joined"]
     fields = dict(bench.store.fields(0, TOKEN))
-    again = partition_from_fields(0, 1, bench.partition.identity, fields, bench.terms.rules_for)
+    again = partition_from_fields(0, 1, bench.partition.identity, fields, bench.terms.settings_for)
     assert again.pending == bench.partition.pending
 
 
@@ -215,9 +228,9 @@ def test_labels_of_negative_decisions_are_not_expected_where_only_positive_ones_
         (lambda b: b.label(label="maybe"), "unknown-label"),
         (lambda b: b.request(predictions={"e": "maybe"}), "unknown-label"),
         (lambda b: b.request(predictions={}), "no-predictions"),
-        (lambda b: Raw(REQUESTS, 9, 1_000, b"t", b"nonsense"), "bad-json"),
-        (lambda b: Raw(REQUESTS, 9, 1_000, b"x", b.request().value), "key-mismatch"),
-        (lambda b: Raw(REQUESTS, 9, 9 * HOUR, b"t", b.request().value), "future-timestamp"),
+        (lambda b: InputRecord(REQUESTS, 9, 1_000, b"t", b"nonsense"), "bad-json"),
+        (lambda b: InputRecord(REQUESTS, 9, 1_000, b"x", b.request().value), "key-mismatch"),
+        (lambda b: InputRecord(REQUESTS, 9, 9 * HOUR, b"t", b.request().value), "future-timestamp"),
     ],
 )
 def test_what_cannot_be_used_is_a_dead_letter_with_its_reason(raw: object, reason: str) -> None:
@@ -271,7 +284,7 @@ def test_a_mixture_has_no_more_choices_than_can_be_solved(shadow: bool) -> None:
 def test_a_record_marked_as_poison_is_an_internal_dead_letter() -> None:
     bench = Bench()
     raw = bench.request()
-    asked = decode(*apart([raw]), 0, 1, 1_000, bench.terms, {(REQUESTS, raw.offset)})
+    asked = decode(*split_by_source([raw]), 0, 1, 1_000, bench.terms, {(REQUESTS, raw.offset)})
     assert [letter.reason for letter in asked.refused] == [Reason.INTERNAL]
 
 
@@ -279,7 +292,7 @@ def test_stepping_changes_nothing_that_was_there() -> None:
     bench = Bench()
     bench.batch(*(bench.request(str(i)) for i in range(5)))
     before = bench.partition.tenants["t"].learner.encode()
-    asked = decode(*apart([bench.label("1"), bench.request("9")]), 0, 1, 1_000, bench.terms, set())
+    asked = decode(*split_by_source([bench.label("1"), bench.request("9")]), 0, 1, 1_000, bench.terms, set())
     view = bench.store.look_up(0, TOKEN, asked.ids, 0, 16)
     entries = dict(zip(asked.ids, view.entries, strict=True))
     first = step(bench.partition, asked, entries, {}, 1_000, bench.terms)
@@ -335,7 +348,7 @@ def test_a_pending_decision_of_five_experts_takes_at_most_28_bytes() -> None:
 def test_other_entries_survive_their_bytes_and_unknown_ones_are_refused() -> None:
     for entry in (Settled(1, 2, 3, 1), Settled(1, 2, 3, None), Parked(1, 2, 3, 4, 1, b"{}")):
         assert decode_entry(entry.encode()) == entry
-    with pytest.raises(IncompatibleState, match="kind 63"):
+    with pytest.raises(IncompatibleStateError, match="kind 63"):
         decode_entry(b"c")
 
 
@@ -354,17 +367,17 @@ def test_journal_records_survive_their_bytes_and_strangers_are_refused() -> None
     )  # fmt: skip
     assert JournalRecord.decode(record.encode()) == record
     for data in (b"{}", b"nonsense", record.encode().replace(b'"sequence"', b'"form":9,"sequence"')):
-        with pytest.raises(IncompatibleState):
+        with pytest.raises(IncompatibleStateError):
             JournalRecord.decode(data)
-    with pytest.raises(IncompatibleState):
+    with pytest.raises(IncompatibleStateError):
         ChangelogRecord.decode(b"\x90")
 
 
 def test_a_decision_waits_from_its_own_time_on_even_if_the_clock_is_behind() -> None:
     bench = Bench()
     raw = bench.request()
-    late = Raw(raw.source, raw.offset, 50 * HOUR, raw.key, raw.value)
-    asked = decode(*apart([late]), 0, 1, 50 * HOUR, bench.terms, set())
+    late = InputRecord(raw.source, raw.offset, 50 * HOUR, raw.key, raw.value)
+    asked = decode(*split_by_source([late]), 0, 1, 50 * HOUR, bench.terms, set())
     outcome = step(bench.partition, asked, dict.fromkeys(asked.ids), {}, 1_000, bench.terms)
     entry = decode_entry(next(w.value for w in unpack(outcome.writes) if isinstance(w, SetEntry)))
     assert isinstance(entry, Pending)
@@ -373,20 +386,29 @@ def test_a_decision_waits_from_its_own_time_on_even_if_the_clock_is_behind() -> 
 
 def test_a_record_that_breaks_the_step_is_found_and_the_others_go_on() -> None:
     bench = Bench()
-    known = bench.terms.rules_for
+    known = bench.terms.settings_for
 
-    def rules_for(name: str) -> TenantRules | None:
+    def settings_for(name: str) -> TenantSettings | None:
         if name == "boom":
             raise RuntimeError("a defect of ours")
         return known(name)
 
-    terms = Terms(Limits(), rules_for, HOUR, slot=HOUR)
+    terms = StreamSettings(Limits(), settings_for, HOUR, slot=HOUR)
     raws = [bench.request(str(i), tenant="boom" if i in (3, 7) else "t") for i in range(10)]
-    asked = decode(*apart(raws), 0, 1, 1_000, terms, set())
+    asked = decode(*split_by_source(raws), 0, 1, 1_000, terms, set())
     reported: list[Exception] = []
     poison: set[tuple[str, int]] = set()
     outcome = step_around_faults(
-        bench.partition, apart(raws), asked, dict.fromkeys(asked.ids), {}, 1_000, 1_000, terms, reported.append, poison
+        bench.partition,
+        split_by_source(raws),
+        asked,
+        dict.fromkeys(asked.ids),
+        {},
+        1_000,
+        1_000,
+        terms,
+        reported.append,
+        poison,
     )
     assert poison == {(REQUESTS, 4), (REQUESTS, 8)}
     assert len(outcome.decisions) == 8
@@ -401,10 +423,10 @@ def test_a_new_shadow_survives_two_restarts() -> None:
         bench.batch(replace(bench.request(str(hour)), timestamp=hour * HOUR), clock=hour * HOUR)
     shadows = (Policy(policy="mw"),)
     more = rules(settings=Settings(labels=("no", "yes"), positive="yes", bucket=HOUR, keep=9, shadows=shadows))
-    bench.terms = Terms(Limits(), lambda name: more, HOUR, slot=HOUR)
+    bench.terms = StreamSettings(Limits(), lambda name: more, HOUR, slot=HOUR)
     for restart in range(2):
         fields = dict(bench.store.fields(0, TOKEN))
-        bench.partition = partition_from_fields(0, 1, bench.partition.identity, fields, bench.terms.rules_for)
+        bench.partition = partition_from_fields(0, 1, bench.partition.identity, fields, bench.terms.settings_for)
         before = {n: c.copy() for n, c in bench.partition.tenants["t"].learner.state.buckets.items()}
         held = bench.partition.tenants["t"]
         bench.batch(replace(bench.request(f"again {restart}"), timestamp=2 * HOUR), clock=2 * HOUR)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from processor.core.counting.codec import decode_state, encode_state
-from processor.core.errors import ForeignRecordError, IncompatibleState
+from processor.core.errors import ForeignRecordError, IncompatibleStateError
 from processor.core.learner import Learner
 from processor.core.stream.entry import decode_entry
 from processor.core.stream.identity import GENESIS, Identity
@@ -18,11 +18,11 @@ from processor.core.stream.partition import HEAD, Partition, partition_from_fiel
 from processor.core.stream.tenant import BINARY_FORM, Tenant, fields_by_tenant, write_tenants
 from processor.core.stream.writes import SetField, Writes, unpack
 from processor.core.watching.watch import Watch, WatchSettings
-from processor.runtime.loop.anchor import Link
+from processor.runtime.loop.anchor import JournalLink
 
-from .observed import binary, rules_for, tenant_of
+from .observed import binary, settings_for, tenant_of
 
-RULES = rules_for(binary(), WatchSettings())
+RULES = settings_for(binary(), WatchSettings())
 PARTITION = Partition(0, 4, Identity("ab", 7, "d"), clock=9, pending=1)
 TENANT = tenant_of(rules=RULES)
 
@@ -75,7 +75,7 @@ def test_a_journal_record_of_either_form_is_read() -> None:
     assert JournalRecord.decode(first.encode()) == first
     assert JournalRecord.decode(second.encode()) == second
     assert json.loads(second.encode())["form"] == 2
-    assert Link(second, "d").identity == Identity("ab", 1, "d")
+    assert JournalLink(second, "d").identity == Identity("ab", 1, "d")
 
 
 # A later form is refused
@@ -84,7 +84,9 @@ def test_a_journal_record_of_either_form_is_read() -> None:
 def test_a_later_form_of_the_partitions_field_is_refused() -> None:
     fields = stored_fields()
     fields[HEAD] = relabelled(fields[HEAD], 2)
-    with pytest.raises(IncompatibleState, match="partition is of form 2 and this version reads 1: run the version"):
+    with pytest.raises(
+        IncompatibleStateError, match="partition is of form 2 and this version reads 1: run the version"
+    ):
         partition_from_fields(0, 4, PARTITION.identity, fields, lambda name: RULES)
 
 
@@ -92,38 +94,42 @@ def test_a_later_form_of_a_tenants_field_is_refused() -> None:
     fields = stored_fields()
     name = b"t" + TENANT.number.to_bytes(2, "big")
     fields[name] = relabelled(fields[name], BINARY_FORM + 1)
-    with pytest.raises(IncompatibleState, match="tenant is of form 3 and this version reads 2: run the version"):
+    with pytest.raises(IncompatibleStateError, match="tenant is of form 3 and this version reads 2: run the version"):
         partition_from_fields(0, 4, PARTITION.identity, fields, lambda name: RULES)
 
 
 def test_a_later_form_of_a_tenants_alerts_is_refused() -> None:
     watch = Watch.new(WatchSettings(), 2, 2).encode()
-    with pytest.raises(IncompatibleState, match="of format 2 and this version reads 1"):
+    with pytest.raises(IncompatibleStateError, match="of format 2 and this version reads 1"):
         Watch.decode(WatchSettings(), relabelled(watch, 2))
 
 
 def test_a_later_form_of_the_journal_is_refused_whatever_else_is_in_it() -> None:
     later = JOURNAL_FORM + 1
     for record in (journal(form=later).encode(), b'{"form":%d,"lineage":"ab","sequence":1}' % later):
-        with pytest.raises(IncompatibleState, match=r"journal is of form 3 and this version reads 2: use a later"):
+        with pytest.raises(IncompatibleStateError, match=r"journal is of form 3 and this version reads 2: use a later"):
             JournalRecord.decode(record)
 
 
 def test_a_later_form_of_the_changelog_is_refused_whatever_else_is_in_it() -> None:
     record = ChangelogRecord("ab", 1, 0, 1, "d", "p", False, b"").encode()
     for later in (relabelled(record, 2), msgspec.msgpack.encode([2, "ab", 1])):
-        with pytest.raises(IncompatibleState, match=r"changelog is of form 2 and this version reads 1: use a later"):
+        with pytest.raises(
+            IncompatibleStateError, match=r"changelog is of form 2 and this version reads 1: use a later"
+        ):
             ChangelogRecord.decode(later)
 
 
 def test_an_entry_of_a_later_kind_is_refused() -> None:
-    with pytest.raises(IncompatibleState, match="kind 09 is not known to this version: run the version that wrote it"):
+    with pytest.raises(
+        IncompatibleStateError, match="kind 09 is not known to this version: run the version that wrote it"
+    ):
         decode_entry(b"\x09 something")
 
 
 def test_a_later_form_of_a_learners_state_is_refused() -> None:
     magic, _, *rest = msgspec.msgpack.decode(encode_state(Learner(binary(), b"a seed of 16 byt").state))
-    with pytest.raises(IncompatibleState, match="of format 99 and this version reads"):
+    with pytest.raises(IncompatibleStateError, match="of format 99 and this version reads"):
         decode_state(msgspec.msgpack.encode([magic, 99, *rest]))
 
 
@@ -139,16 +145,16 @@ def test_a_damaged_field_is_refused_and_does_not_crash(damage: bytes) -> None:
     fields = stored_fields()
     own = fields_by_tenant(fields)[TENANT.number]
     own[b"t" + TENANT.number.to_bytes(2, "big")] = damage
-    with pytest.raises(IncompatibleState):
+    with pytest.raises(IncompatibleStateError):
         Tenant.from_fields(TENANT.number, own, lambda name: RULES)
-    with pytest.raises(IncompatibleState):
+    with pytest.raises(IncompatibleStateError):
         stored_partitions({**fields, HEAD: damage})
 
 
 def test_a_state_without_its_head_is_refused_and_does_not_crash() -> None:
     fields = stored_fields()
     del fields[HEAD]
-    with pytest.raises(IncompatibleState, match="no head that can be read"):
+    with pytest.raises(IncompatibleStateError, match="no head that can be read"):
         stored_partitions(fields)
 
 
@@ -158,7 +164,7 @@ def test_random_bytes_are_foreign_records_and_nothing_else(size: int) -> None:
     for _ in range(3_000):
         data = rng.bytes(size)
         for kind in (JournalRecord, ChangelogRecord):
-            with pytest.raises(IncompatibleState):
+            with pytest.raises(IncompatibleStateError):
                 kind.decode(data)
     with pytest.raises(ForeignRecordError):
         ChangelogRecord.decode(b"\x93\x01\xa2\xff\xfe\x01")

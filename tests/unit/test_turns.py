@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
 from processor.runtime import config as configuration
-from processor.runtime.assembly import terms_of
+from processor.runtime.assembly import stream_settings
 from processor.runtime.config import Config
-from processor.runtime.loop.owned import Pace
+from processor.runtime.loop.owned import LoopSettings
 from processor.runtime.loop.worker import Worker
 from tests.recordings.stream import GROUP, START, Event, Running
 
-PACE = Pace(commit_interval=0, most_records=10_000, transaction_budget=2_500)
+PACE = LoopSettings(commit_interval=0, most_records=10_000, transaction_budget=2_500)
 CONFIG = configuration.load(None, {"GFORCE_PROCESSING__SEED": "0badc0de" * 4})
 PARTITIONS = 6
 
@@ -78,7 +78,7 @@ class TimedOutput(MemoryOutput):
         self._began = self._running.clock
         super().begin()
 
-    def commit(self) -> dict[At, int]:
+    def commit(self) -> dict[TopicPartition, int]:
         self._running.open_for.append(self._running.clock - self._began)
         return super().commit()
 
@@ -86,7 +86,7 @@ class TimedOutput(MemoryOutput):
 class Slowly(Running):
     """A processor beside which the store is slow. Its clock stands still but while somebody waits."""
 
-    def __init__(self, pace: Pace, delay: int) -> None:
+    def __init__(self, pace: LoopSettings, delay: int) -> None:
         self.clock, self.delay = 0, delay
         self.open_for: list[int] = []
         super().__init__(CONFIG, PARTITIONS, pace)
@@ -98,10 +98,10 @@ class Slowly(Running):
             make_output=lambda: TimedOutput(self),
             reader=MemoryReader(self.broker),
             store=self.store,
-            terms=terms_of(config),
+            terms=stream_settings(config),
             pace=self.pace,
-            wall=lambda: self.now,
-            tick=lambda: self.clock,
+            wall_ms=lambda: self.now,
+            monotonic_ms=lambda: self.clock,
             entropy=self._entropy,
             aside=[SlowQueue(self), SlowQueue(self)],
         )
@@ -122,7 +122,7 @@ class Slowly(Running):
         raise AssertionError(f"it did not happen: {self.decided()}, {self.worker.totals}")
 
     def journal(self, partition: int) -> list[JournalRecord]:
-        records = MemoryReader(self.broker).read(At(self.topics.journal, partition), 0)
+        records = MemoryReader(self.broker).read(TopicPartition(self.topics.journal, partition), 0)
         return [JournalRecord.decode(record.value or b"") for record in records]
 
 
@@ -143,7 +143,7 @@ def backlog(running: Running, stream: list[Event]) -> None:
     running.now = START + 1_000_000
     for event in stream:
         key = event.tenant.encode()
-        at = At(running.topics.requests, partition_of(key, PARTITIONS))
+        at = TopicPartition(running.topics.requests, partition_of(key, PARTITIONS))
         running.broker.produce(at, key, event.value, timestamp=event.at)
 
 

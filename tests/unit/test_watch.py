@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.core.errors import IncompatibleState, InvalidSettings
+from processor.core.errors import IncompatibleStateError, InvalidSettingsError
 from processor.core.watching import watch as module
 from processor.core.watching.bets import RATES, START, Stream, factors, grown, mean
-from processor.core.watching.watch import Alert, Change, Watch, WatchSettings
+from processor.core.watching.watch import Alert, AlertChange, Watch, WatchSettings
 
 from .either_way import loops as loops
 
@@ -44,7 +44,7 @@ def fresh(given: WatchSettings = QUICK, labels: int = 2, declared: int = 2) -> W
     return Watch.new(given, labels, declared)
 
 
-def said(changes: list[Change]) -> list[tuple[str, str]]:
+def said(changes: list[AlertChange]) -> list[tuple[str, str]]:
     return [(change.kind, change.state) for change in changes]
 
 
@@ -99,7 +99,7 @@ def _textbook(outcomes: list[Fraction], gap: Fraction) -> tuple[Fraction, Fracti
 def test_how_labels_are_split_into_batches_does_not_matter(labels: list[Label], cuts: list[int]) -> None:
     whole, parts = fresh(), fresh()
     expected = whole.observe(labels)
-    got: list[Change] = []
+    got: list[AlertChange] = []
     bounds = [0, *sorted(min(cut, len(labels)) for cut in cuts), len(labels)]
     for start, stop in pairwise(bounds):
         before = parts.encode()
@@ -113,9 +113,9 @@ def test_how_labels_are_split_into_batches_does_not_matter(labels: list[Label], 
     assert parts.streams == whole.streams
 
 
-def observed_plainly(watch: Watch, labels: list[Label]) -> list[Change]:
+def observed_plainly(watch: Watch, labels: list[Label]) -> list[AlertChange]:
     """``Watch.observe`` without what makes it fast: every label looks for its streams, and every pair is judged."""
-    changes: list[Change] = []
+    changes: list[AlertChange] = []
     for label, group, wrong, at in labels:
         watch._labels[label, group] = count = watch._labels.get((label, group), 0) + 1
         if count == 1:
@@ -397,7 +397,7 @@ def test_other_settings_begin_the_tests_anew_and_keep_what_is_raised() -> None:
     ],
 )
 def test_settings_that_make_no_sense_are_refused_with_a_remedy(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(InvalidSettings, match=message):
+    with pytest.raises(InvalidSettingsError, match=message):
         WatchSettings(**wrong)  # type: ignore[arg-type]
 
 
@@ -405,11 +405,11 @@ def test_settings_that_make_no_sense_are_refused_with_a_remedy(wrong: dict[str, 
     "damage", [b"", b"\x93\x01\x02\x03", b"\xc1", msgspec.msgpack.encode([1, 0, 0, 0, 0, 0, [[1]]])]
 )
 def test_damaged_bytes_are_refused(damage: bytes) -> None:
-    with pytest.raises(IncompatibleState, match="this watch is damaged: .* Rebuild it by replay"):
+    with pytest.raises(IncompatibleStateError, match="this watch is damaged: .* Rebuild it by replay"):
         Watch.decode(QUICK, damage)
 
 
 def test_bytes_of_another_format_are_refused_with_a_remedy() -> None:
     other = msgspec.msgpack.encode([2, *msgspec.msgpack.decode(fresh().encode())[1:]])
-    with pytest.raises(IncompatibleState, match="of format 2 and this version reads 1"):
+    with pytest.raises(IncompatibleStateError, match="of format 2 and this version reads 1"):
         Watch.decode(QUICK, other)

@@ -13,7 +13,7 @@ from processor.cli import app
 from processor.core.watching.bets import Stream
 from processor.core.watching.watch import WatchSettings
 from processor.experiments import watch_figure
-from processor.experiments.watch_streams import NEVER, Scenario, Task, detection, work
+from processor.experiments.watch_streams import NEVER, Scenario, StreamTask, detection, work
 from processor.experiments.wealth import Pairs, Streams, ZTest, draw_pairs
 
 QUICK = WatchSettings(tolerance=0.02, alpha=0.2, false_alarm_pairs=50, clear=40)
@@ -84,14 +84,14 @@ def test_drawn_pairs_are_labels_in_random_order_cut_where_the_group_changes(shar
 
 def test_false_alarms_at_the_boundary_stay_below_alpha_while_a_z_test_raises_them_freely() -> None:
     scenario = Scenario("small", 0.5, ((1_500, 0.05),), restart=True, to_the_end=True)
-    outcome = work(Task(scenario, range(300), seed=1))
+    outcome = work(StreamTask(scenario, range(300), seed=1))
     assert (outcome.tolerance != NEVER).mean() <= 0.05
     assert outcome.z_test.mean() > 0.25
     assert 300 * 1_500 / outcome.alarms.sum() > scenario.settings.false_alarm_pairs
 
 
 def test_a_large_gap_is_found_soon_by_both_tests() -> None:
-    outcome = work(Task(detection(0.5, 0.15, fair=0), range(60), seed=1))
+    outcome = work(StreamTask(detection(0.5, 0.15, fair=0), range(60), seed=1))
     assert np.all(outcome.early == 0)
     assert 150 < np.median(outcome.tolerance) < 500
     assert 150 < np.median(outcome.drift) < 500

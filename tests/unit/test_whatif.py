@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.rules import RuleBook, Secrets
 from processor.audit.whatif.asking import asked
 from processor.audit.whatif.figures import gap_change, loss_change, standing_of
 from processor.audit.whatif.label_times import LabelStore
-from processor.audit.whatif.outcomes import Pairs
-from processor.audit.whatif.settings import Change, LabelDelay, Sweep, changed, settings_asked_for
+from processor.audit.whatif.outcomes import PairedCases
+from processor.audit.whatif.settings import LabelDelay, SettingsChange, Sweep, changed, settings_asked_for
 from processor.audit.whatif.tables import WhatIf
-from processor.audit.whatif.whatif import Task, answered
+from processor.audit.whatif.whatif import WhatIfTask, answered
 from processor.cli import app
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.stream.journal import JournalRecord
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS
 from tests.recordings.stream import Event, MemorySource
@@ -35,7 +35,9 @@ def source() -> MemorySource:
     return recorded(events(cases(420, seed=1)), SETTINGS)
 
 
-def ask(source: MemorySource, *sweeps: str, base: Change = Change(), tenants: tuple[str, ...] = ()) -> WhatIf:
+def ask(
+    source: MemorySource, *sweeps: str, base: SettingsChange = SettingsChange(), tenants: tuple[str, ...] = ()
+) -> WhatIf:
     return asked(source, SECRETS, base, [Sweep.read(text) for text in sweeps], tenants, processes=1)
 
 
@@ -48,9 +50,11 @@ def rules_of(source: MemorySource) -> RuleBook:
     return book
 
 
-def check_equal(answer: WhatIf, source: MemorySource, setting: str, change: Change, without: str | None = None) -> None:
+def check_equal(
+    answer: WhatIf, source: MemorySource, setting: str, change: SettingsChange, without: str | None = None
+) -> None:
     """Every figure of a setting is that of the learner used by itself."""
-    rules = rules_of(source).rules_for(TENANT)
+    rules = rules_of(source).settings_for(TENANT)
     assert rules is not None
     alone = direct(source, change.under(TENANT, rules).settings, rules.seed, without)
     (tenant,) = answer.tenants
@@ -73,28 +77,30 @@ def test_the_recorded_setting_reproduces_every_recorded_decision(source: MemoryS
     answer = ask(source)
     assert answer.decisions == answer.reproduced == 420
     assert answer.tenants[0].settings == []
-    check_equal(answer, source, "as recorded", Change())
+    check_equal(answer, source, "as recorded", SettingsChange())
 
 
 def test_a_sweep_of_lambda_is_what_the_learner_alone_would_do(source: MemorySource) -> None:
     answer = ask(source, "lambda=0.01:100:3")
     assert [one.setting for one in answer.tenants[0].settings] == ["λ 0.01", "λ 1", "λ 100"]
     for weight in (0.01, 1.0, 100.0):
-        check_equal(answer, source, f"λ {weight:.3g}", Change(fairness=weight))
+        check_equal(answer, source, f"λ {weight:.3g}", SettingsChange(fairness=weight))
 
 
 def test_leaving_out_an_expert_is_what_the_learner_alone_would_do(source: MemorySource) -> None:
     answer = ask(source, "without")
     assert [one.setting for one in answer.tenants[0].settings] == ["without lr", "without svm", "without tree"]
     for expert in ("lr", "tree"):
-        check_equal(answer, source, f"without {expert}", Change(without=(expert,)), without=expert)
+        check_equal(answer, source, f"without {expert}", SettingsChange(without=(expert,)), without=expert)
 
 
 @pytest.mark.parametrize(
-    "change", [Change(policy="mw"), Change(objective="mixture", eta="auto"), Change(window=1)], ids=lambda c: c.name
+    "change",
+    [SettingsChange(policy="mw"), SettingsChange(objective="mixture", eta="auto"), SettingsChange(window=1)],
+    ids=lambda c: c.name,
 )
 def test_other_policies_rates_and_windows_are_what_the_learner_alone_would_do(
-    source: MemorySource, change: Change
+    source: MemorySource, change: SettingsChange
 ) -> None:
     answer = ask(source, base=change)
     check_equal(answer, source, change.name, change)
@@ -115,8 +121,8 @@ def test_the_recorded_setting_asked_for_by_its_value_differs_in_nothing(source: 
 
 
 def test_settings_shared_out_between_processes_give_the_same_answer(source: MemorySource) -> None:
-    alone = asked(source, SECRETS, Change(), [Sweep.read("lambda=0.1,10")], processes=1)
-    shared = asked(source, SECRETS, Change(), [Sweep.read("lambda=0.1,10")], processes=2)
+    alone = asked(source, SECRETS, SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=1)
+    shared = asked(source, SECRETS, SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=2)
     assert msgspec.json.encode(alone) == msgspec.json.encode(shared)
 
 
@@ -141,7 +147,7 @@ def test_labels_at_once_are_learnt_from_sooner_and_labels_a_day_later_never(sour
     assert 0 < later.labels < 420
     assert later.difference is not None
     assert later.difference.cases == later.labels
-    (task,) = [Task(source, 0, SECRETS, (Change(delay=LabelDelay.read("+5s")),))]
+    (task,) = [WhatIfTask(source, 0, SECRETS, (SettingsChange(delay=LabelDelay.read("+5s")),))]
     base, moved = answered(task).runs
     both = moved.pairs
     assert both.chance_there.total() == sum(n for (_, y, d), n in moved.chances.items() if y != d)
@@ -174,8 +180,8 @@ def test_a_label_moves_to_the_first_batch_whose_last_record_is_not_before_it(
 
 
 def test_without_the_seed_nothing_is_answered(source: MemorySource) -> None:
-    with pytest.raises(NotAuditable, match="--seed-file"):
-        asked(source, Secrets(), Change(), [], processes=1)
+    with pytest.raises(NotAuditableError, match="--seed-file"):
+        asked(source, Secrets(), SettingsChange(), [], processes=1)
 
 
 def test_a_record_with_a_changed_prediction_is_refused_with_a_remedy(source: MemorySource) -> None:
@@ -183,8 +189,8 @@ def test_a_record_with_a_changed_prediction_is_refused_with_a_remedy(source: Mem
     first, *rest = records["requests", 0]
     value = (first.value or b"").replace(b'"group":"', b'"group":"other-')
     records["requests", 0] = [msgspec.structs.replace(first, value=value), *rest]
-    with pytest.raises(NotAuditable, match="gforce audit"):
-        asked(replace(source, records=records), SECRETS, Change(), [], processes=1)
+    with pytest.raises(NotAuditableError, match="gforce audit"):
+        asked(replace(source, records=records), SECRETS, SettingsChange(), [], processes=1)
 
 
 def test_an_objective_for_declared_groups_only_is_refused_for_the_tenant_and_not_for_all(source: MemorySource) -> None:
@@ -198,7 +204,7 @@ def test_an_objective_for_declared_groups_only_is_refused_for_the_tenant_and_not
 def test_hidden_labels_are_no_ground_for_a_what_if() -> None:
     settings = config(FEEDBACK='"positive-only"', EXPLORE="0.2")
     hidden = recorded(events(cases(60, seed=3)), settings)
-    answer = asked(hidden, Secrets.of_config(settings), Change(), [Sweep.read("lambda=0.1,10")], processes=1)
+    answer = asked(hidden, Secrets.of_config(settings), SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=1)
     assert answer.decisions == answer.reproduced == 60
     assert all("positive decisions only" in one.refused for one in answer.tenants[0].settings)
 
@@ -208,7 +214,7 @@ def test_requests_nobody_is_left_to_advise_on_are_counted_as_undecided() -> None
         replace(case, said={"lr": case.label}) if i % 3 == 0 else case for i, case in enumerate(cases(90, seed=4))
     ]
     lonely = recorded(events(stream), SETTINGS)
-    answer = ask(lonely, base=Change(without=("lr",)))
+    answer = ask(lonely, base=SettingsChange(without=("lr",)))
     (without,) = answer.tenants[0].settings
     assert (without.undecided, without.decided, without.labels) == (30, 60, 60)
     assert without.difference is not None
@@ -226,7 +232,7 @@ def test_requests_nobody_is_left_to_advise_on_are_counted_as_undecided() -> None
     ],
 )
 def test_a_sweep_that_cannot_be_read_says_how_to_write_it(text: str, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         Sweep.read(text)
 
 
@@ -241,13 +247,13 @@ def test_a_sweep_that_cannot_be_read_says_how_to_write_it(text: str, message: st
     ],
 )
 def test_a_setting_that_cannot_be_read_says_how_to_write_it(what: str, value: str, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        changed(Change(), what, value)
+    with pytest.raises(InvalidInputError, match=message):
+        changed(SettingsChange(), what, value)
 
 
 def test_an_expert_nobody_knows_is_named_with_the_nearest() -> None:
-    with pytest.raises(InvalidInput, match='Did you mean "tree"'):
-        settings_asked_for(Change(without=("tre",)), [], ["tree", "svm"])
+    with pytest.raises(InvalidInputError, match='Did you mean "tree"'):
+        settings_asked_for(SettingsChange(without=("tre",)), [], ["tree", "svm"])
 
 
 # Several tenants, odd events
@@ -260,7 +266,7 @@ def test_tenants_are_answered_for_one_by_one_and_only_those_asked_for() -> None:
     (alone,) = ask(both, "lambda=5,6", tenants=("other",)).tenants
     assert alone.tenant == "other"
     assert alone.settings == ask(both, "lambda=5,6").tenants[1].settings
-    with pytest.raises(InvalidInput, match='no decision of tenant "third"'):
+    with pytest.raises(InvalidInputError, match='no decision of tenant "third"'):
         ask(both, tenants=("third",))
 
 
@@ -281,7 +287,9 @@ def test_early_double_and_expired_labels_are_paired_as_the_record_has_them(times
     shape = Shape(LABELS, GROUPS, experts=3, late=(-2_000, 500, 4_000, 30_000, 90_000))
     stream: list[Event] = troubled({TENANT: shape}, 250, seed=9)
     source = recorded(stream, settings)
-    task = Task(source, 0, Secrets.of_config(settings), (Change(fairness=0.1), Change(policy="mw")))
+    task = WhatIfTask(
+        source, 0, Secrets.of_config(settings), (SettingsChange(fairness=0.1), SettingsChange(policy="mw"))
+    )
     from processor.audit.replay.replay import Replay
 
     replay = Replay(source, 0, Secrets.of_config(settings))
@@ -304,8 +312,8 @@ def test_early_double_and_expired_labels_are_paired_as_the_record_has_them(times
 # Differences
 
 
-def pairs(counts: dict[tuple[str, str], tuple[int, int, int, int]]) -> Pairs:
-    made = Pairs()
+def pairs(counts: dict[tuple[str, str], tuple[int, int, int, int]]) -> PairedCases:
+    made = PairedCases()
     for cell, (n, wrong, other, recorded_only) in counts.items():
         made.cases[cell], made.wrong[cell] = n, wrong
         made.only_other[cell], made.only_recorded[cell] = other, recorded_only
@@ -335,7 +343,7 @@ def test_the_band_of_a_difference_covers_the_truth() -> None:
     missed = 0
     for seed in range(60):
         rng = Random(seed)
-        made = Pairs()
+        made = PairedCases()
         for i in range(600):
             group = "A" if i % 2 else "B"
             wrong = rng.random() < (0.2 if group == "A" else 0.1)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from processor.audit.replay.rules import Secrets
 from processor.audit.whatif.asking import asked
 from processor.audit.whatif.figures import gap_change
-from processor.audit.whatif.outcomes import Pairs
-from processor.audit.whatif.settings import Change, Sweep
+from processor.audit.whatif.outcomes import PairedCases
+from processor.audit.whatif.settings import SettingsChange, Sweep
 from processor.audit.whatif.tables import WhatIf, short
 from processor.cli import app
 from tests.recordings.stream import MemorySource
@@ -36,7 +36,9 @@ def source(kept: MemorySource) -> MemorySource:
     return deepcopy(kept)
 
 
-def ask(source: MemorySource, *sweeps: str, base: Change = Change(), tenants: tuple[str, ...] = ()) -> WhatIf:
+def ask(
+    source: MemorySource, *sweeps: str, base: SettingsChange = SettingsChange(), tenants: tuple[str, ...] = ()
+) -> WhatIf:
     return asked(source, SECRETS, base, [Sweep.read(text) for text in sweeps], tenants, processes=1)
 
 
@@ -145,7 +147,7 @@ def test_decisions_of_other_tenants_in_the_partition_are_said_to_be_among_those_
 
 
 def test_a_gap_changes_by_no_more_than_one() -> None:
-    few = Pairs()
+    few = PairedCases()
     few.cases.update({("A", "yes"): 1, ("B", "yes"): 400})
     few.wrong.update({("B", "yes"): 5})
     few.only_other.update({("A", "yes"): 1})

@@ -14,7 +14,7 @@ import numpy as np
 from processor.audit.recording.series import Series
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.lines import line_of
-from processor.audit.sources.manifest import AnchorEntry, Asked, Manifest, RangeEntry
+from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
 from processor.audit.sources.source import ROLES, Source
 from processor.core import Decision, Learner, Request
 from processor.core.settings import Settings
@@ -22,7 +22,7 @@ from processor.core.stream.events import Limits, decode_feedback, decode_request
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.step import YOUNG, YOUNG_CHUNK
 from processor.runtime.config import Config, load
-from processor.runtime.loop.worker import Pace
+from processor.runtime.loop.worker import LoopSettings
 from tests.recordings.stream import START, Event, MemorySource, Running
 
 SEED = "5eed" * 16
@@ -78,7 +78,7 @@ def events(
 
 def recorded(stream: list[Event], settings: Config, partitions: int = 1, between: int = 40) -> MemorySource:
     """Run it through the processor."""
-    pace = Pace(commit_interval=0, most_records=200, grace=1_000)
+    pace = LoopSettings(commit_interval=0, most_records=200, grace=1_000)
     running = Running(settings, partitions, pace)
     running.feed(stream, between)
     running.now += 60_000
@@ -95,7 +95,7 @@ def written(source: MemorySource, folder: Path) -> Path:
         cluster="memory",
         group="gforce",
         prefix="",
-        asked=Asked(roles=list(ROLES), partitions=None, since=[], until=[], compression="zstd"),
+        asked=RecordingRequest(roles=list(ROLES), partitions=None, since=[], until=[], compression="zstd"),
         anchors={number: AnchorEntry(committed=text) for number, text in source.anchors.items()},
     )
     for role in ROLES:

@@ -8,15 +8,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from processor.adapters.kafka.errors import error_of, made, meaning
+from processor.adapters.kafka.errors import create_client, error_of, translate_error
 from processor.adapters.kafka.settings import Properties, client_properties
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 
 TIMEOUT = 15.0
 
@@ -47,7 +48,7 @@ def create_topics(properties: Properties, topics: Iterable[Topic]) -> list[str]:
 
 
 def _client(properties: Properties) -> AdminClient:
-    return made(AdminClient, client_properties(properties))
+    return create_client(AdminClient, client_properties(properties))
 
 
 def _created(name: str, answer: Future[Any]) -> bool:
@@ -56,7 +57,7 @@ def _created(name: str, answer: Future[Any]) -> bool:
     except KafkaException as problem:
         if error_of(problem).code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        raise meaning(problem, f"creating topic {name}") from problem
+        raise translate_error(problem, f"creating topic {name}") from problem
     return True
 
 
@@ -75,7 +76,7 @@ def _has_leaders(client: AdminClient, name: str, count: int) -> bool:
     try:
         known = client.list_topics(name, timeout=TIMEOUT).topics[name]
     except KafkaException as problem:
-        raise meaning(problem, f"looking for topic {name}") from problem
+        raise translate_error(problem, f"looking for topic {name}") from problem
     hidden = known.error is not None and known.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     return hidden or sum(partition.leader >= 0 for partition in known.partitions.values()) >= count
 
@@ -98,7 +99,7 @@ def _shape(client: AdminClient, name: str) -> tuple[int, int] | None:
     except KafkaException as problem:
         if error_of(problem).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
-        raise meaning(problem, f"describing topic {name}") from problem
+        raise translate_error(problem, f"describing topic {name}") from problem
     return len(description.partitions), len(description.partitions[0].replicas)
 
 
@@ -107,17 +108,17 @@ def _configs(client: AdminClient, name: str) -> dict[str, str]:
     try:
         entries = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result(TIMEOUT * 2)
     except KafkaException as problem:
-        raise meaning(problem, f"describing the configuration of topic {name}") from problem
+        raise translate_error(problem, f"describing the configuration of topic {name}") from problem
     return {key: entry.value for key, entry in entries.items() if entry.value is not None}
 
 
-def delete_records(properties: Properties, at: At, before_offset: int) -> int:
+def delete_records(properties: Properties, at: TopicPartition, before_offset: int) -> int:
     """Delete what is before the offset; the first offset kept now."""
     client = _client(properties)
-    place = TopicPartition(at.topic, at.partition, before_offset)
+    place = KafkaTopicPartition(at.topic, at.partition, before_offset)
     answers = client.delete_records([place], request_timeout=TIMEOUT, operation_timeout=TIMEOUT)
     try:
         kept: int = next(iter(answers.values())).result(TIMEOUT * 2).low_watermark
     except KafkaException as problem:
-        raise meaning(problem, f"deleting records of {at.topic}[{at.partition}]") from problem
+        raise translate_error(problem, f"deleting records of {at.topic}[{at.partition}]") from problem
     return kept

@@ -1,5 +1,7 @@
 from confluent_kafka import Message
 
-from processor.adapters.log import At, Piece, Sources
+from processor.adapters.log import PartitionRecords, Sources, TopicPartition
 
-def runs(messages: list[Message], positions: dict[At, int], sources: Sources) -> list[Piece | Message]: ...
+def runs(
+    messages: list[Message], positions: dict[TopicPartition, int], sources: Sources
+) -> list[PartitionRecords | Message]: ...

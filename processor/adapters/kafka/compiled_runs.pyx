@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 from processor.adapters.kafka.headers import carried
-from processor.adapters.log import At, Piece
-from processor.core.stream.batch import Raw
+from processor.adapters.log import TopicPartition, PartitionRecords
+from processor.core.stream.batch import InputRecord
 
 
 def runs(list messages, dict positions, sources):
@@ -20,8 +20,8 @@ def runs(list messages, dict positions, sources):
             continue
         if at is None or message.partition() != partition or message.topic() != topic:
             topic, partition, records = message.topic(), message.partition(), []
-            at = At(topic, partition)
-            found.append(Piece(at, records))
+            at = TopicPartition(topic, partition)
+            found.append(PartitionRecords(at, records))
             started = at in positions
             if started:
                 wanted, source = positions[at], sources[topic]
@@ -33,7 +33,7 @@ def runs(list messages, dict positions, sources):
             except (SystemError, UnicodeDecodeError):  # a name that is no text: see ``headers.headers_of``
                 headers = None
             records.append(
-                Raw(
+                InputRecord(
                     source,
                     offset,
                     (<tuple>message.timestamp())[1],

@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from processor.adapters.log import Fenced, LogError, RecordRefused, Retry, Rewind, Stop
+from processor.adapters.log import (
+    FencedError,
+    LogError,
+    OperatorActionRequiredError,
+    RecordRefusedError,
+    RetryableError,
+    TransactionAbortedError,
+)
 
 # Somebody else has our transactional id, our group instance id or our partitions. From ``send_offsets`` the group
 # codes mean that the batch was read under an assignment that is over: to process it again would be wrong too, since
@@ -78,13 +85,15 @@ UNREADABLE = frozenset(
 Client = TypeVar("Client")
 
 
-def made(kind: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:
+def create_client(kind: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:
     """A client; librdkafka checks names and values of the properties when it is made."""
     try:
         return kind(settings)
     except KafkaException as problem:
         reason = error_of(problem).str()
-        raise Stop(f"Kafka properties: {reason}. Remedy: correct it in the Kafka properties") from problem
+        raise OperatorActionRequiredError(
+            f"Kafka properties: {reason}. Remedy: correct it in the Kafka properties"
+        ) from problem
 
 
 def error_of(problem: KafkaException | KafkaError) -> KafkaError:
@@ -95,7 +104,7 @@ def error_of(problem: KafkaException | KafkaError) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
-def says(error: KafkaError, code: int) -> bool:
+def has_code(error: KafkaError, code: int) -> bool:
     """Whether this is the reason: a fatal error of a consumer has code _FATAL and tells its reason in words only.
 
     >>> says(KafkaError(KafkaError._FATAL, "Fatal error: " + KafkaError(13).str()), 13)
@@ -104,7 +113,7 @@ def says(error: KafkaError, code: int) -> bool:
     return error.code() == code or KafkaError(code).str() in error.str()
 
 
-def meaning(problem: KafkaException | KafkaError, doing: str) -> LogError:
+def translate_error(problem: KafkaException | KafkaError, doing: str) -> LogError:
     """What to raise for an error that is not worth another try here.
 
     A person's errors come first because librdkafka marks most of them abortable, and processing the batch again
@@ -116,10 +125,10 @@ def meaning(problem: KafkaException | KafkaError, doing: str) -> LogError:
     error = error_of(problem)
     text = f"{doing}: {error.str()} ({error.name()})"
     if error.code() in REMEDY:
-        kind = RecordRefused if error.code() in TOO_LARGE else Stop
+        kind = RecordRefusedError if error.code() in TOO_LARGE else OperatorActionRequiredError
         return kind(f"{text}. Remedy: {REMEDY[error.code()]}")
     if error.code() in FENCED or error.fatal():
-        return Fenced(text)
+        return FencedError(text)
     if error.txn_requires_abort():
-        return Rewind(text)
-    return Retry(text)
+        return TransactionAbortedError(text)
+    return RetryableError(text)

@@ -18,15 +18,17 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
-    TopicPartition,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from processor.adapters.kafka.errors import error_of, made, meaning
+from processor.adapters.kafka.errors import create_client, error_of, translate_error
 from processor.adapters.kafka.settings import Properties, client_properties, producer_properties, reader_properties
-from processor.adapters.log import At, Committed, Retry, Stop
+from processor.adapters.log import Committed, OperatorActionRequiredError, RetryableError, TopicPartition
 
 TIMEOUT = 10.0
 
@@ -36,7 +38,7 @@ class KafkaGroup:
 
     def __init__(self, properties: Properties, group: str, timeout: float = TIMEOUT) -> None:
         self._properties = properties
-        self._client = made(AdminClient, client_properties(properties))
+        self._client = create_client(AdminClient, client_properties(properties))
         self._group = group
         self._timeout = timeout
 
@@ -46,15 +48,15 @@ class KafkaGroup:
         described = self._result(answer, f'asking who is in the group "{self._group}"')
         return sorted(member.group_instance_id or member.client_id for member in described.members)
 
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """What is committed, once no open transaction can change it any more.
 
         Asked by a consumer that never joins the group: the client for administration dies of a segmentation fault
         while the coordinator of the group is moving or newly made (librdkafka issue 5040). Under ``read_committed``
         only stable offsets are given.
         """
-        wanted = [TopicPartition(*at) for at in partitions]
-        consumer = made(Consumer, {**reader_properties(self._properties), "group.id": self._group})
+        wanted = [KafkaTopicPartition(*at) for at in partitions]
+        consumer = create_client(Consumer, {**reader_properties(self._properties), "group.id": self._group})
         deadline = time.monotonic() + self._timeout
         try:
             while True:
@@ -64,34 +66,34 @@ class KafkaGroup:
                 except KafkaException as raised:
                     problem = error_of(raised)
                 if problem is None:
-                    return {At(each.topic, each.partition): _position(each) for each in answers}
-                why = meaning(problem, f'reading the offsets of the group "{self._group}"')
-                if time.monotonic() > deadline or isinstance(why, Stop):
+                    return {TopicPartition(each.topic, each.partition): _position(each) for each in answers}
+                why = translate_error(problem, f'reading the offsets of the group "{self._group}"')
+                if time.monotonic() > deadline or isinstance(why, OperatorActionRequiredError):
                     raise why
                 time.sleep(0.1)
         finally:
             consumer.close()
 
-    def commit(self, positions: Mapping[At, Committed]) -> None:
+    def commit(self, positions: Mapping[TopicPartition, Committed]) -> None:
         """Set the group's offsets, all in one request: the broker appends them together.
 
         Not in a transaction: outside of one the broker refuses while the group has members, inside of one it does not.
         """
-        places = [TopicPartition(at.topic, at.partition, to.offset, to.metadata) for at, to in positions.items()]
+        places = [KafkaTopicPartition(at.topic, at.partition, to.offset, to.metadata) for at, to in positions.items()]
         request = ConsumerGroupTopicPartitions(self._group, places)
         answer = self._client.alter_consumer_group_offsets([request], request_timeout=self._timeout)[self._group]
         doing = f'setting the offsets of the group "{self._group}"'
         for place in self._result(answer, doing).topic_partitions:
             if place.error is not None and place.error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                raise Stop(f"{doing}: a processor is in the group. Remedy: stop it first")
+                raise OperatorActionRequiredError(f"{doing}: a processor is in the group. Remedy: stop it first")
             if place.error is not None:
-                raise meaning(place.error, doing)
+                raise translate_error(place.error, doing)
 
     def _result(self, answer: Any, doing: str) -> Any:
         try:
             return answer.result(self._timeout * 2)
         except KafkaException as problem:
-            raise meaning(problem, doing) from problem
+            raise translate_error(problem, doing) from problem
 
 
 def _position(place: Any) -> Committed | None:
@@ -109,12 +111,12 @@ class Cluster:
 
 
 def describe_cluster(properties: Properties, timeout: float = TIMEOUT) -> Cluster:
-    client = made(AdminClient, client_properties(properties))
+    client = create_client(AdminClient, client_properties(properties))
     try:
         found = client.describe_cluster(request_timeout=timeout).result(timeout * 2)
     except KafkaException as problem:
         client.poll(0)  # hear what it has logged meanwhile: the reason, such as a wrong password
-        raise meaning(problem, "asking for the cluster") from problem
+        raise translate_error(problem, "asking for the cluster") from problem
     configs: dict[str, str] = {}
     resource = ConfigResource(ResourceType.BROKER, str(found.nodes[0].id))
     with suppress(KafkaException):  # it needs DESCRIBE_CONFIGS on the cluster, which is not needed otherwise
@@ -123,7 +125,9 @@ def describe_cluster(properties: Properties, timeout: float = TIMEOUT) -> Cluste
     return Cluster(found.cluster_id, len(found.nodes), configs)
 
 
-def try_transaction(properties: Properties, group: str, instance: str, at: At, wall: Callable[[], int]) -> int | None:
+def try_transaction(
+    properties: Properties, group: str, instance: str, at: TopicPartition, wall: Callable[[], int]
+) -> int | None:
     """Write one record in a transaction and abort it. How far the broker's clock is ahead of ours, in milliseconds;
     None if the topic keeps the producers' time (``message.timestamp.type``)."""
     heard: list[tuple[KafkaError | None, int, int]] = []
@@ -131,7 +135,7 @@ def try_transaction(properties: Properties, group: str, instance: str, at: At, w
     def delivered(error: KafkaError | None, message: Message) -> None:
         heard.append((error, *message.timestamp()))
 
-    producer = made(Producer, producer_properties(properties, group, instance, 10_000))
+    producer = create_client(Producer, producer_properties(properties, group, instance, 10_000))
     try:
         producer.init_transactions(TIMEOUT)
         producer.begin_transaction()
@@ -141,10 +145,10 @@ def try_transaction(properties: Properties, group: str, instance: str, at: At, w
         after = wall()
         producer.abort_transaction(TIMEOUT)
     except KafkaException as problem:
-        raise meaning(problem, f"trying a transaction as {group}-{instance}") from problem
+        raise translate_error(problem, f"trying a transaction as {group}-{instance}") from problem
     if not heard:
-        raise Retry(f"{at.topic} took no record within {TIMEOUT:.0f} s")
+        raise RetryableError(f"{at.topic} took no record within {TIMEOUT:.0f} s")
     error, kind, stamped = heard[0]
     if error is not None:
-        raise meaning(error, f"writing to {at.topic}")
+        raise translate_error(error, f"writing to {at.topic}")
     return stamped - (before + after) // 2 if kind == 2 else None  # 2: stamped by the broker

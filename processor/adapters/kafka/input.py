@@ -7,25 +7,34 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from processor.adapters.kafka.errors import NOT_KEPT, REMEDY, UNREADABLE, error_of, made, meaning, says
+from processor.adapters.kafka.errors import (
+    NOT_KEPT,
+    REMEDY,
+    UNREADABLE,
+    create_client,
+    error_of,
+    has_code,
+    translate_error,
+)
 from processor.adapters.kafka.headers import headers_of
 from processor.adapters.kafka.membership import parsed
 from processor.adapters.kafka.runs import NEVER, runs
 from processor.adapters.kafka.settings import GroupProtocol, Properties, consumer_properties
 from processor.adapters.log import (
-    At,
     Committed,
     Listener,
     LogError,
     Membership,
-    Piece,
+    OperatorActionRequiredError,
+    PartitionRecords,
     ReadFailure,
     Record,
-    Retry,
+    RetryableError,
     Sources,
-    Stop,
+    TopicPartition,
 )
 
 # librdkafka mends these itself, and poll has nothing to give meanwhile. After _MAX_POLL_EXCEEDED it calls `lost`.
@@ -94,14 +103,14 @@ class KafkaInput:
         self._protocol = protocol
         self._timeout = request_timeout
         self._clock = clock
-        self._next: dict[At, int] = {}  # started partitions: the lowest offset still to be handed out
-        self._unsought: dict[At, int] = {}  # started, but the seek has not been taken yet
-        self._placed: set[At] = set()  # what librdkafka has been given to read
-        self._owned: set[At] = set()
-        self._at_end: dict[At, int] = {}  # where the end was heard
-        self._failures: dict[At, ReadFailure] = {}
-        self._resting: dict[At, tuple[float, int]] = {}  # unreadable: when to try again, and from where
-        self._ends: dict[At, int] = {}  # of those that rest, as heard last
+        self._next: dict[TopicPartition, int] = {}  # started partitions: the lowest offset still to be handed out
+        self._unsought: dict[TopicPartition, int] = {}  # started, but the seek has not been taken yet
+        self._placed: set[TopicPartition] = set()  # what librdkafka has been given to read
+        self._owned: set[TopicPartition] = set()
+        self._at_end: dict[TopicPartition, int] = {}  # where the end was heard
+        self._failures: dict[TopicPartition, ReadFailure] = {}
+        self._resting: dict[TopicPartition, tuple[float, int]] = {}  # unreadable: when to try again, and from where
+        self._ends: dict[TopicPartition, int] = {}  # of those that rest, as heard last
         self._membership: object = None
         self._problems: list[LogError] = []
         self._fatal: KafkaError | None = None
@@ -109,7 +118,7 @@ class KafkaInput:
         self._rejoined: list[float] = []
         self._sources, self._topics = sources, list(sources)
         self._settings = consumer_properties(properties, group, instance, protocol)
-        self._consumer = made(Consumer, {**self._settings, "error_cb": self._noted})
+        self._consumer = create_client(Consumer, {**self._settings, "error_cb": self._noted})
         self._check_exist(self._topics)
         self._subscribe()
 
@@ -118,10 +127,10 @@ class KafkaInput:
         try:
             known = self._consumer.list_topics(timeout=self._timeout).topics
         except KafkaException as problem:
-            raise meaning(problem, "reading the list of topics") from problem
+            raise translate_error(problem, "reading the list of topics") from problem
         missing = [name for name in topics if name not in known]
         if missing:
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"no such topic: {', '.join(missing)}. Remedy: create it, or correct the topic settings, or grant this "
                 "user READ on it: without that a topic looks as if it were not there"
             )
@@ -142,13 +151,13 @@ class KafkaInput:
         """
         now = self._clock()
         self._rejoined = [then for then in self._rejoined if now - then < REJOIN_WINDOW] + [now]
-        taken = says(fatal, KafkaError.UNRELEASED_INSTANCE_ID)
+        taken = has_code(fatal, KafkaError.UNRELEASED_INSTANCE_ID)
         if self._fenced_owning or (len(self._rejoined) > MOST_REJOINS and not taken):
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f'another process has joined the group as "{self._instance}" ({fatal.str()}). '
                 'Remedy: give every process its own "instance"'
             )
-        old, self._consumer = self._consumer, made(Consumer, {**self._settings, "error_cb": self._noted})
+        old, self._consumer = self._consumer, create_client(Consumer, {**self._settings, "error_cb": self._noted})
         old.close()
         lost, self._fatal, self._problems = sorted(self._owned), None, []
         self._forget(lost)
@@ -159,12 +168,14 @@ class KafkaInput:
             self._listener.lost(lost)
         if taken:
             time.sleep(1.0)  # asking faster would not make the broker forget the old session earlier
-            raise Retry(f'the name "{self._instance}" is taken until the session of its last user has timed out')
+            raise RetryableError(
+                f'the name "{self._instance}" is taken until the session of its last user has timed out'
+            )
 
-    def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
-        partitions = [At(each.topic, each.partition) for each in given]
+    def _on_assign(self, consumer: Consumer, given: list[KafkaTopicPartition]) -> None:
+        partitions = [TopicPartition(each.topic, each.partition) for each in given]
         if self._protocol == "consumer":
-            places = [TopicPartition(at.topic, at.partition, self._first(consumer, at)) for at in partitions]
+            places = [KafkaTopicPartition(at.topic, at.partition, self._first(consumer, at)) for at in partitions]
             consumer.incremental_assign(places)
             if places:
                 consumer.pause(places)
@@ -175,23 +186,25 @@ class KafkaInput:
         self._owned.update(partitions)
         self._listener.assigned(partitions, self._current_membership())
 
-    def _first(self, consumer: Consumer, at: At) -> int:
+    def _first(self, consumer: Consumer, at: TopicPartition) -> int:
         """An absolute offset to stand at until started: a symbolic one would be looked up in the background, and the
         answer could undo the seek that ``start`` makes meanwhile."""
         try:
-            bounds = consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), timeout=5.0)
+            bounds = consumer.get_watermark_offsets(KafkaTopicPartition(at.topic, at.partition), timeout=5.0)
         except KafkaException:
             return 0
         return int(bounds[0]) if bounds else 0
 
-    def _on_revoke(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: Consumer, taken: list[KafkaTopicPartition]) -> None:
         self._give_up(consumer, taken, self._listener.revoked)
 
-    def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: Consumer, taken: list[KafkaTopicPartition]) -> None:
         self._give_up(consumer, taken, self._listener.lost)
 
-    def _give_up(self, consumer: Consumer, taken: list[TopicPartition], told: Callable[[Sequence[At]], None]) -> None:
-        partitions = [At(each.topic, each.partition) for each in taken]
+    def _give_up(
+        self, consumer: Consumer, taken: list[KafkaTopicPartition], told: Callable[[Sequence[TopicPartition]], None]
+    ) -> None:
+        partitions = [TopicPartition(each.topic, each.partition) for each in taken]
         try:
             if consumer is self._consumer:  # else a finished one is being closed, and its partitions are lost
                 told(partitions)
@@ -205,7 +218,7 @@ class KafkaInput:
             else:
                 consumer.unassign()
 
-    def _forget(self, partitions: Iterable[At]) -> None:
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         for at in partitions:
             self._next.pop(at, None)
             self._unsought.pop(at, None)
@@ -233,7 +246,7 @@ class KafkaInput:
 
     # Reading
 
-    def poll(self, most: int, timeout: float) -> list[Piece]:
+    def poll(self, most: int, timeout: float) -> list[PartitionRecords]:
         if self._fatal is not None:
             self._rejoin(self._fatal)
         self._raise_noted()
@@ -253,11 +266,11 @@ class KafkaInput:
             self._raise_noted()
         return pieces
 
-    def _taken(self, messages: list[Message]) -> list[Piece]:
+    def _taken(self, messages: list[Message]) -> list[PartitionRecords]:
         """Records that are wanted, in runs of one partition, as they come."""
-        pieces: list[Piece] = []
+        pieces: list[PartitionRecords] = []
         for run in runs(messages, self._next, self._sources):
-            if not isinstance(run, Piece):
+            if not isinstance(run, PartitionRecords):
                 self._noted(run.error(), run)  # type: ignore[arg-type]
             elif run.records:
                 self._at_end.pop(run.at, None)
@@ -265,30 +278,30 @@ class KafkaInput:
                 pieces.append(run)
         return pieces
 
-    def ended(self, at: At) -> bool:
+    def ended(self, at: TopicPartition) -> bool:
         return at in self._at_end
 
-    def moved_on(self, at: At, ask: bool = False) -> bool:
+    def moved_on(self, at: TopicPartition, ask: bool = False) -> bool:
         """What is heard along with a fetch counts open transactions too; asked, the broker names the stable end."""
         heard = self._at_end.get(at)
         if heard is None or self._end(at) <= heard:
             return False
         return not ask or self._end(at, cached=False) > heard
 
-    def failure(self, at: At) -> ReadFailure | None:
+    def failure(self, at: TopicPartition) -> ReadFailure | None:
         return self._failures.get(at)
 
-    def lag(self, at: At, position: int) -> int | None:
+    def lag(self, at: TopicPartition, position: int) -> int | None:
         """From the end that came along with the last fetch; at the end, markers of transactions do not count."""
         if at in self._at_end:
             return max(self._next[at] - position, 0)
         end = self._ends[at] if at in self._resting else self._end(at)
         return max(end - position, 0) if end >= 0 else None
 
-    def _end(self, at: At, cached: bool = True) -> int:
+    def _end(self, at: TopicPartition, cached: bool = True) -> int:
         """Negative if it is not known."""
         try:
-            bounds = self._consumer.get_watermark_offsets(TopicPartition(*at), timeout=ASK, cached=cached)
+            bounds = self._consumer.get_watermark_offsets(KafkaTopicPartition(*at), timeout=ASK, cached=cached)
         except KafkaException:  # not assigned any more, or no answer
             return -1
         return int(bounds[1]) if bounds else -1
@@ -300,7 +313,7 @@ class KafkaInput:
         elif error.fatal() or error.code() == KafkaError._FATAL:
             self._fatal = self._fatal or error
             # In order: librdkafka reports the fencing first and the loss after, a session's end the other way round.
-            self._fenced_owning |= bool(self._owned) and says(error, KafkaError.FENCED_INSTANCE_ID)
+            self._fenced_owning |= bool(self._owned) and has_code(error, KafkaError.FENCED_INSTANCE_ID)
         elif message is None and error.code() not in REMEDY:
             pass  # a broker's trouble, reported aside; librdkafka logs and mends it
         elif error.code() not in PASSING:
@@ -311,17 +324,17 @@ class KafkaInput:
         if message is None or message.topic() is None:
             self._problems.append(self._meaning(error, "reading"))
             return
-        at = At(message.topic() or "", message.partition() or 0)
+        at = TopicPartition(message.topic() or "", message.partition() or 0)
         problem = self._meaning(error, f"reading {at.topic}[{at.partition}]", at.partition)
         if error.code() in UNREADABLE:
             self._rest(at, message.offset() or 0, f"{error.str()} ({error.name()})")
-        elif not isinstance(problem, Retry):
+        elif not isinstance(problem, RetryableError):
             self._problems.append(problem)
         elif at in self._next:
             self._at_end.pop(at, None)
             self._failures[at] = ReadFailure(self._next[at], str(problem), False)
 
-    def _rest(self, at: At, batch: int, why: str) -> None:
+    def _rest(self, at: TopicPartition, batch: int, why: str) -> None:
         """Leave a partition alone for a while: librdkafka would try twice a second to take what it cannot take.
 
         ``batch`` is the first offset of that batch, which may have been begun or come after markers of transactions.
@@ -336,7 +349,7 @@ class KafkaInput:
         self._resting[at] = self._clock() + REST, position
         if self._protocol == "consumer":  # under the classic one the next poll takes it away
             with contextlib.suppress(KafkaException):
-                self._consumer.pause([TopicPartition(*at)])
+                self._consumer.pause([KafkaTopicPartition(*at)])
 
     def _try_again(self) -> None:
         """Read those that have rested long enough; what is said of them stands until something comes."""
@@ -346,7 +359,7 @@ class KafkaInput:
                 self._next[at] = self._unsought[at] = position
 
     def _heard_end(self, message: Message) -> None:
-        at = At(message.topic() or "", message.partition() or 0)
+        at = TopicPartition(message.topic() or "", message.partition() or 0)
         if (message.offset() or 0) >= self._next.get(at, NEVER):
             self._at_end[at] = message.offset() or 0
             self._failures.pop(at, None)
@@ -357,42 +370,44 @@ class KafkaInput:
 
     def _meaning(self, error: KafkaError, doing: str, partition: int | None = None) -> LogError:
         if error.code() in NOT_KEPT:
-            return Stop(
+            return OperatorActionRequiredError(
                 f"{doing}: the position to read from is not in the log any more ({error.str()}). "
                 "Remedy: restore the topic, or reset the group's offsets on purpose, and raise retention.ms",
                 partition,
             )
         if error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
             # It was there when we joined; a broker that is coming up may not know it yet.
-            return Retry(f"{doing}: {error.str()}")
-        return meaning(error, doing)
+            return RetryableError(f"{doing}: {error.str()}")
+        return translate_error(error, doing)
 
     # Positions
 
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """With ``read_committed`` librdkafka asks for stable offsets, which the broker refuses while one is pending."""
         wanted = list(partitions)
         deadline = self._clock() + self._timeout
-        found: dict[At, Committed | None] = {}
+        found: dict[TopicPartition, Committed | None] = {}
         while pending := [at for at in wanted if at not in found]:
             left = deadline - self._clock()
             if left <= 0:
-                raise Retry(f"the committed offset of {pending[0]} is not stable: a transaction is still open")
+                raise RetryableError(f"the committed offset of {pending[0]} is not stable: a transaction is still open")
             found.update(self._fetch_committed(pending, left))
         return {at: found[at] for at in wanted}
 
-    def _fetch_committed(self, partitions: list[At], timeout: float) -> dict[At, Committed | None]:
+    def _fetch_committed(
+        self, partitions: list[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, Committed | None]:
         """Those that are stable now; a little rest if some are not."""
         try:
-            answers = self._consumer.committed([TopicPartition(*at) for at in partitions], timeout)
+            answers = self._consumer.committed([KafkaTopicPartition(*at) for at in partitions], timeout)
         except KafkaException as problem:
             error = error_of(problem)
             if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
                 raise self._meaning(error, "reading the committed offsets") from problem
             answers = []
-        found: dict[At, Committed | None] = {}
+        found: dict[TopicPartition, Committed | None] = {}
         for answer in answers:
-            at = At(answer.topic, answer.partition)
+            at = TopicPartition(answer.topic, answer.partition)
             if answer.error is None:
                 found[at] = Committed(answer.offset, answer.metadata or "") if answer.offset >= 0 else None
             elif answer.error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
@@ -401,7 +416,7 @@ class KafkaInput:
             time.sleep(min(0.02, timeout))
         return found
 
-    def start(self, at: At, offset: int) -> None:
+    def start(self, at: TopicPartition, offset: int) -> None:
         """The seek is taken now if the partition's fetcher runs, else by one of the next polls."""
         self._forget([at])
         self._next[at] = self._unsought[at] = offset
@@ -418,7 +433,7 @@ class KafkaInput:
 
     def _place(self) -> None:
         """Have all that is started read, and nothing else, each from the next record to be handed out."""
-        places = [TopicPartition(at.topic, at.partition, offset) for at, offset in self._next.items()]
+        places = [KafkaTopicPartition(at.topic, at.partition, offset) for at, offset in self._next.items()]
         try:
             self._consumer.assign(places)
         except KafkaException as problem:
@@ -426,8 +441,8 @@ class KafkaInput:
         self._placed = set(self._next)
         self._unsought.clear()
 
-    def _seek(self, at: At, offset: int) -> None:
-        place = TopicPartition(at.topic, at.partition, offset)
+    def _seek(self, at: TopicPartition, offset: int) -> None:
+        place = KafkaTopicPartition(at.topic, at.partition, offset)
         try:
             self._consumer.seek(place)
             self._consumer.resume([place])
@@ -438,13 +453,13 @@ class KafkaInput:
         else:
             del self._unsought[at]
 
-    def pause(self, partitions: Iterable[At]) -> None:
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Records fetched but not handed out are dropped: only ``start`` reads on, from where it is told."""
         held = [at for at in partitions if at in self._next or at in self._resting]
         self._forget(held)
         if held and self._protocol == "consumer":  # under the classic one the next poll takes them away
             with contextlib.suppress(KafkaException):  # not assigned any more: then there is nothing to pause
-                self._consumer.pause([TopicPartition(*at) for at in held])
+                self._consumer.pause([KafkaTopicPartition(*at) for at in held])
 
     def close(self) -> None:
         """A static member: the broker keeps its partitions for it until the session times out."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from processor.adapters.log import Fenced, Membership, Stop
+from processor.adapters.log import FencedError, Membership, OperatorActionRequiredError
 
 _MAGIC = b"CGMDv2:"
 _GENERATION = struct.Struct("=i")
@@ -34,7 +34,7 @@ def written(membership: Membership, group: str, instance: str) -> bytes:
     """The bytes for ``send_offsets_to_transaction``; the names are used if the membership does not know its own."""
     if membership.generation < 0 or not membership.member_id:
         # A classic group accepts such a commit from anybody, whoever owns the partitions.
-        raise Fenced(f"not a member of the consumer group any more (generation {membership.generation})")
+        raise FencedError(f"not a member of the consumer group any more (generation {membership.generation})")
     named, suffix = group.encode(), b"\0" + instance.encode() + b"\0"
     if membership.raw is not None:
         _, named, _, suffix = _fields(membership.raw)
@@ -45,7 +45,7 @@ def written(membership: Membership, group: str, instance: str) -> bytes:
 def _fields(raw: object) -> tuple[int, bytes, bytes, bytes]:
     """Generation, group, member, and the rest."""
     if not isinstance(raw, bytes) or not raw.startswith(_MAGIC):
-        raise Stop(
+        raise OperatorActionRequiredError(
             f"this version of confluent-kafka describes a group member in an unknown form ({raw!r:.40}). "
             "Remedy: install a version that G-FORCE was tested with"
         )

@@ -8,12 +8,24 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from processor.adapters.kafka.errors import REMEDY, error_of, made, meaning
+from processor.adapters.kafka.errors import REMEDY, create_client, error_of, translate_error
 from processor.adapters.kafka.membership import written
 from processor.adapters.kafka.settings import Properties, producer_properties
-from processor.adapters.log import At, Committed, Fenced, Headers, LogError, Membership, Retry, Rewind, Stop, Unknown
+from processor.adapters.log import (
+    Committed,
+    CommitUnknownError,
+    FencedError,
+    Headers,
+    LogError,
+    Membership,
+    OperatorActionRequiredError,
+    RetryableError,
+    TopicPartition,
+    TransactionAbortedError,
+)
 
 OVERDUE = 2.0
 """seconds that a call may take beyond its timeout before it is given up as lost"""
@@ -48,12 +60,12 @@ class KafkaOutput:
         self._producer: Producer | None = None
         self._usable = False
         self._begun = False
-        self._sent: dict[At, int] = {}
+        self._sent: dict[TopicPartition, int] = {}
         self._failure: KafkaError | None = None
 
     def open(self) -> None:
         self._drop()
-        producer = made(Producer, self._settings)
+        producer = create_client(Producer, self._settings)
         self._insist("opening the producer", producer.init_transactions)
         self._producer, self._usable = producer, True
 
@@ -67,7 +79,12 @@ class KafkaOutput:
         self._begun = True
 
     def send(
-        self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
+        self,
+        at: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        timestamp: int | None = None,
     ) -> None:
         producer = self._ready()
         deadline: float | None = None
@@ -88,12 +105,14 @@ class KafkaOutput:
             except BufferError:
                 deadline = deadline or self._clock() + self._timeout
                 if self._clock() > deadline:
-                    raise Rewind(f"sending to {at.topic}: the queue did not drain in {self._timeout} s") from None
+                    raise TransactionAbortedError(
+                        f"sending to {at.topic}: the queue did not drain in {self._timeout} s"
+                    ) from None
                 self._deliver_some(producer, at)
             except KafkaException as problem:
                 raise self._unsendable(error_of(problem), at) from problem
 
-    def _deliver_some(self, producer: Producer, at: At) -> None:
+    def _deliver_some(self, producer: Producer, at: TopicPartition) -> None:
         """The queue is full."""
         try:
             producer.poll(0.1)
@@ -101,7 +120,7 @@ class KafkaOutput:
             raise self._unsendable(error_of(problem), at) from problem
 
     def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
-        produce, at = self._ready().produce, At(topic, -1)
+        produce, at = self._ready().produce, TopicPartition(topic, -1)
         for key, value, headers in records:
             if headers:
                 self.send(at, key, value, headers)
@@ -111,28 +130,28 @@ class KafkaOutput:
             except (BufferError, KafkaException):
                 self.send(at, key, value)  # which knows what to do
 
-    def _unsendable(self, error: KafkaError, at: At) -> LogError:
+    def _unsendable(self, error: KafkaError, at: TopicPartition) -> LogError:
         if error.code() == KafkaError._STATE and self._begun:
             # The transaction has failed since; why is in the delivery reports, and abort puts it right.
-            return self._undelivered() or Rewind(f"sending to {at.topic}: the transaction has failed")
+            return self._undelivered() or TransactionAbortedError(f"sending to {at.topic}: the transaction has failed")
         return self._meaning(error, f"sending to {at.topic}[{at.partition}]")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error
             return
-        self._sent[At(message.topic() or "", message.partition() or 0)] = message.offset() or 0
+        self._sent[TopicPartition(message.topic() or "", message.partition() or 0)] = message.offset() or 0
 
     def _undelivered(self) -> LogError | None:
         """What to raise if a record could not be delivered for a reason that the next attempt would meet again."""
         if self._failure is not None and self._failure.code() in REMEDY:
-            return meaning(self._failure, "delivering")
+            return translate_error(self._failure, "delivering")
         return None
 
-    def send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
+    def send_offsets(self, positions: Mapping[TopicPartition, Committed], membership: Membership) -> None:
         producer = self._ready()
         member = written(membership, self._group, self._instance)
-        places = [TopicPartition(at.topic, at.partition, to.offset, to.metadata) for at, to in positions.items()]
+        places = [KafkaTopicPartition(at.topic, at.partition, to.offset, to.metadata) for at, to in positions.items()]
         try:
             self._insist(
                 "sending offsets",
@@ -140,9 +159,9 @@ class KafkaOutput:
                     lambda: producer.send_offsets_to_transaction(places, member, timeout), timeout
                 ),
             )
-        except Retry as problem:
+        except RetryableError as problem:
             # Whether the group has got them is unknown, and the transaction must not commit without them.
-            raise Rewind(str(problem)) from problem
+            raise TransactionAbortedError(str(problem)) from problem
 
     def _returning(self, call: Callable[[], None], timeout: float) -> None:
         """Call, in a thread that is left behind if the call does not return.
@@ -169,16 +188,16 @@ class KafkaOutput:
                     raise problem
                 return
         self._usable = self._begun = False
-        raise Unknown(f"sending offsets: no answer in {timeout + OVERDUE:.0f} s")
+        raise CommitUnknownError(f"sending offsets: no answer in {timeout + OVERDUE:.0f} s")
 
-    def commit(self) -> dict[At, int]:
+    def commit(self) -> dict[TopicPartition, int]:
         producer = self._ready()
         try:
             self._insist("committing", producer.commit_transaction)
-        except Retry as problem:
+        except RetryableError as problem:
             self._usable = self._begun = False
-            raise Unknown(str(problem)) from problem
-        except (Rewind, Stop) as problem:
+            raise CommitUnknownError(str(problem)) from problem
+        except (TransactionAbortedError, OperatorActionRequiredError) as problem:
             raise self._undelivered() or problem from problem
         self._begun = False
         return self._sent
@@ -218,14 +237,14 @@ class KafkaOutput:
 
     def _ready(self) -> Producer:
         if self._producer is None or not self._usable:
-            raise Fenced("this producer is finished: open() it again")
+            raise FencedError("this producer is finished: open() it again")
         return self._producer
 
     def _meaning(self, error: KafkaError, doing: str) -> LogError:
         if error.fatal() or error.code() == KafkaError._FATAL:
             self._usable = self._begun = False
-            return meaning(KafkaError(error.code(), error.str(), fatal=True), doing)
-        return meaning(error, doing)
+            return translate_error(KafkaError(error.code(), error.str(), fatal=True), doing)
+        return translate_error(error, doing)
 
     def _insist(self, doing: str, call: Callable[[float], None]) -> None:
         """Call until it succeeds or fails for good; Retry when time is up.

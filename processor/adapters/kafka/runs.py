@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
-from processor.adapters.log import At, Piece, Sources
-from processor.core.stream.batch import Raw
+from processor.adapters.log import PartitionRecords, Sources, TopicPartition
+from processor.core.stream.batch import InputRecord
 
 from .headers import headers_of
 
 NEVER = 1 << 63
 
 
-def plain_runs(messages: list[Message], positions: dict[At, int], sources: Sources) -> list[Piece | Message]:
+def plain_runs(
+    messages: list[Message], positions: dict[TopicPartition, int], sources: Sources
+) -> list[PartitionRecords | Message]:
     """Records that are wanted, in runs of one partition, as they come, and between them the messages that are errors.
 
     ``positions`` are the lowest offsets still wanted, and move on with what is taken. Below are records that were
     fetched before a seek; a partition that is not among them was fetched before its pause held. A run may be empty.
     """
-    found: list[Piece | Message] = []
+    found: list[PartitionRecords | Message] = []
     topic: str | None = None
     partition: int | None = None
-    at, records = At("", -1), list[Raw]()
+    at, records = TopicPartition("", -1), list[InputRecord]()
     for message in messages:
         if message.error() is not None:
             found.append(message)
@@ -29,13 +31,13 @@ def plain_runs(messages: list[Message], positions: dict[At, int], sources: Sourc
             continue
         if message.topic() != topic or message.partition() != partition:
             topic, partition = message.topic(), message.partition()
-            at, records = At(topic or "", partition or 0), []
-            found.append(Piece(at, records))
+            at, records = TopicPartition(topic or "", partition or 0), []
+            found.append(PartitionRecords(at, records))
         offset: int = message.offset()  # type: ignore[assignment]
         if offset >= positions.get(at, NEVER):
             positions[at] = offset + 1
             records.append(
-                Raw(
+                InputRecord(
                     sources[at.topic],
                     offset,
                     message.timestamp()[1],

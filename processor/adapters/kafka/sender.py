@@ -6,9 +6,9 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from processor.adapters.kafka.errors import error_of, made, meaning
+from processor.adapters.kafka.errors import create_client, error_of, translate_error
 from processor.adapters.kafka.settings import PRODUCER, PRODUCER_DEFAULTS, Properties, client_properties
-from processor.adapters.log import Headers, Retry
+from processor.adapters.log import Headers, RetryableError
 
 TIMEOUT = 30.0
 
@@ -19,7 +19,7 @@ class KafkaSender:
     def __init__(self, properties: Properties) -> None:
         needed = {name: value for name, (value, _) in PRODUCER.items() if name != "request.required.acks"}
         settings = {**PRODUCER_DEFAULTS, "linger.ms": 20, **client_properties(properties), **needed}
-        self._producer = made(Producer, settings)
+        self._producer = create_client(Producer, settings)
         self._failed: KafkaError | None = None
 
     def send(
@@ -49,10 +49,10 @@ class KafkaSender:
                 return
             except BufferError:
                 if time.monotonic() > deadline:
-                    raise Retry(f"{topic} takes nothing: the queue did not drain in {TIMEOUT:.0f} s") from None
+                    raise RetryableError(f"{topic} takes nothing: the queue did not drain in {TIMEOUT:.0f} s") from None
                 self._producer.poll(0.1)
             except KafkaException as problem:
-                raise meaning(error_of(problem), f"sending to {topic}") from problem
+                raise translate_error(error_of(problem), f"sending to {topic}") from problem
 
     def poll(self, timeout: float) -> None:
         """Deliver what is due; may be used to wait."""
@@ -63,7 +63,7 @@ class KafkaSender:
         left = self._producer.flush(TIMEOUT)
         self._raise_failure()
         if left:
-            raise Retry(f"{left} records were not acknowledged in {TIMEOUT:.0f} s")
+            raise RetryableError(f"{left} records were not acknowledged in {TIMEOUT:.0f} s")
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error
@@ -71,4 +71,4 @@ class KafkaSender:
     def _raise_failure(self) -> None:
         if self._failed is not None:
             failed, self._failed = self._failed, None
-            raise meaning(failed, "delivering")
+            raise translate_error(failed, "delivering")

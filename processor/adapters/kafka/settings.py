@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from processor.adapters.log import Stop
+from processor.adapters.log import OperatorActionRequiredError
 
 Properties = Mapping[str, str | int | float | bool]
 GroupProtocol = Literal["classic", "consumer"]
@@ -92,7 +92,7 @@ def _fixed(properties: Properties, required: Mapping[str, tuple[str, str]]) -> d
     """Refuse a user's value that differs from the one the protocol needs."""
     for name, (value, why) in required.items():
         if name in properties and not _same(name, _as_text(properties[name]), value):
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f'Kafka property "{name}" is "{properties[name]}" but must be "{value}": {why}. '
                 "Remedy: remove it from the Kafka properties"
             )
@@ -106,12 +106,14 @@ def _same(name: str, given: str, needed: str) -> bool:
 def _refuse(properties: Properties, names: Mapping[str, str]) -> None:
     for name, remedy in names.items():
         if name in properties:
-            raise Stop(f'Kafka property "{name}" is ours to set. Remedy: remove it; {remedy}')
+            raise OperatorActionRequiredError(f'Kafka property "{name}" is ours to set. Remedy: remove it; {remedy}')
 
 
 def _common(properties: Properties) -> dict[str, Any]:
     if not properties.get("bootstrap.servers"):
-        raise Stop('Kafka property "bootstrap.servers" is missing. Remedy: set it to the brokers, host:port,...')
+        raise OperatorActionRequiredError(
+            'Kafka property "bootstrap.servers" is missing. Remedy: set it to the brokers, host:port,...'
+        )
     return {**CLIENT_DEFAULTS, "logger": log, **properties}
 
 

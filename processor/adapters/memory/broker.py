@@ -15,14 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from processor.adapters.log import At, Committed, Fenced, Headers, Membership, Record, Retry, Stop
+from processor.adapters.log import (
+    Committed,
+    FencedError,
+    Headers,
+    Membership,
+    OperatorActionRequiredError,
+    Record,
+    RetryableError,
+    TopicPartition,
+)
 from processor.core.stream.partitioning import partition_of
 
 Hook = Callable[[str, str], None]
 
 
 @dataclass(slots=True)
-class Partition:
+class MemoryPartition:
     """A log. An entry without a record is a marker or was aborted: it occupies its offset and is never seen."""
 
     start: int = 0
@@ -70,18 +79,20 @@ class Partition:
         first = max(start - self.start, 0)
         return sum(record is not None for record in self.entries[first : self.stable_end - self.start])
 
-    def check(self, at: At, offset: int) -> None:
+    def check(self, at: TopicPartition, offset: int) -> None:
         """As ``auto.offset.reset=error``: never jump silently."""
         if not self.start <= offset <= self.end:
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"{at.topic}-{at.partition}: offset {offset} is not kept, only {self.start} to {self.end}; "
                 "restore the topic or reset the group's offsets on purpose",
                 at.partition,
             )
 
-    def delete_before(self, at: At, offset: int) -> None:
+    def delete_before(self, at: TopicPartition, offset: int) -> None:
         if offset > self.end:
-            raise Stop(f"{at.topic}-{at.partition}: cannot delete up to {offset}, the log ends at {self.end}")
+            raise OperatorActionRequiredError(
+                f"{at.topic}-{at.partition}: cannot delete up to {offset}, the log ends at {self.end}"
+            )
         if offset > self.start:
             del self.entries[: offset - self.start]
             self.start = offset
@@ -95,7 +106,7 @@ class Member:
     instance: str
     topics: tuple[str, ...]
     rejoined: bool = False
-    assignment: tuple[At, ...] = ()
+    assignment: tuple[TopicPartition, ...] = ()
 
 
 class Group:
@@ -106,8 +117,8 @@ class Group:
         self.generation = 0
         self.rebalancing = False
         self.members: dict[str, Member] = {}
-        self.committed: dict[At, tuple[int, Committed]] = {}
-        self.unstable: dict[str, dict[At, tuple[int, Committed]]] = {}  # producer → positions it has sent
+        self.committed: dict[TopicPartition, tuple[int, Committed]] = {}
+        self.unstable: dict[str, dict[TopicPartition, tuple[int, Committed]]] = {}  # producer → positions it has sent
         self._sizes = sizes
         self._joins = 0
         self._appends = 0
@@ -155,29 +166,29 @@ class Group:
             for member in self.members.values():
                 member.assignment = self._range_of(member)
 
-    def _range_of(self, member: Member) -> tuple[At, ...]:
+    def _range_of(self, member: Member) -> tuple[TopicPartition, ...]:
         """The range assignor: equal partition counts give a member the same partitions of every topic."""
-        mine: list[At] = []
+        mine: list[TopicPartition] = []
         for topic in sorted(member.topics):
             instances = sorted(other.instance for other in self.members.values() if topic in other.topics)
             each, extra = divmod(self._sizes(topic), len(instances))
             place = instances.index(member.instance)
             first = place * each + min(place, extra)
-            mine += (At(topic, i) for i in range(first, first + each + (place < extra)))
+            mine += (TopicPartition(topic, i) for i in range(first, first + each + (place < extra)))
         return tuple(mine)
 
     def check(self, membership: Membership) -> None:
         if membership.generation < 0 and not membership.member_id:
             return
         if membership.member_id not in self.members:
-            raise Fenced(f'"{membership.member_id}" is not a member of group "{self.name}" (any more)')
+            raise FencedError(f'"{membership.member_id}" is not a member of group "{self.name}" (any more)')
         if membership.generation != self.generation:
-            raise Fenced(
+            raise FencedError(
                 f'"{membership.member_id}" sends offsets of generation {membership.generation}, '
                 f'group "{self.name}" is at {self.generation}'
             )
 
-    def add(self, producer: str, positions: Mapping[At, Committed]) -> None:
+    def add(self, producer: str, positions: Mapping[TopicPartition, Committed]) -> None:
         sent = self.unstable.setdefault(producer, {})
         for at, position in positions.items():
             self._appends += 1
@@ -194,7 +205,7 @@ class Group:
 class Transaction:
     """What a producer's transaction has touched; an outcome means: decided, and its markers are landing."""
 
-    touched: list[At | str] = field(default_factory=list)  # a text is a group
+    touched: list[TopicPartition | str] = field(default_factory=list)  # a text is a group
     outcome: bool | None = None
 
 
@@ -211,7 +222,7 @@ class Marker:
     """The end of a transaction on its way to a partition, or to a group's offsets (then ``where`` is its name)."""
 
     producer: str
-    where: At | str
+    where: TopicPartition | str
     commit: bool
 
 
@@ -226,7 +237,7 @@ class MemoryBroker:
         self.clock = clock
         self.manual_markers = manual_markers
         self.hook = hook
-        self._topics: dict[str, list[Partition]] = {}
+        self._topics: dict[str, list[MemoryPartition]] = {}
         self._ids: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
         self._producers: dict[str, Producer] = {}
@@ -236,8 +247,8 @@ class MemoryBroker:
 
     def create_topic(self, name: str, partitions: int) -> None:
         if name in self._topics:
-            raise Stop(f'topic "{name}" exists already')
-        self._topics[name] = [Partition() for _ in range(partitions)]
+            raise OperatorActionRequiredError(f'topic "{name}" exists already')
+        self._topics[name] = [MemoryPartition() for _ in range(partitions)]
         self._ids[name] = f"{name}#{len(self._ids)}" if name not in self._ids else self._ids[name] + "'"
 
     def delete_topic(self, name: str) -> None:
@@ -254,29 +265,36 @@ class MemoryBroker:
         found = self._topics.get(topic)
         return None if found is None else len(found)
 
-    def partition(self, at: At) -> Partition:
+    def partition(self, at: TopicPartition) -> MemoryPartition:
         if not 0 <= at.partition < self._size(at.topic):
-            raise Stop(f'topic "{at.topic}" has no partition {at.partition}, only {self._size(at.topic)} of them')
+            raise OperatorActionRequiredError(
+                f'topic "{at.topic}" has no partition {at.partition}, only {self._size(at.topic)} of them'
+            )
         return self._topics[at.topic][at.partition]
 
     def produce(
-        self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
+        self,
+        at: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        timestamp: int | None = None,
     ) -> Record:
         """Append outside any transaction."""
         if at.partition == -1:
-            at = At(at.topic, partition_of(key or b"", self._size(at.topic)))
+            at = TopicPartition(at.topic, partition_of(key or b"", self._size(at.topic)))
         partition = self.partition(at)
         time = self.clock() if timestamp is None else timestamp
         record = Record(at.topic, at.partition, partition.end, time, key, value, headers)
         partition.entries.append(record)
         return record
 
-    def delete_records(self, at: At, before_offset: int) -> None:
+    def delete_records(self, at: TopicPartition, before_offset: int) -> None:
         self.partition(at).delete_before(at, before_offset)
 
     def _size(self, topic: str) -> int:
         if topic not in self._topics:
-            raise Stop(f'there is no topic "{topic}"; create it first')
+            raise OperatorActionRequiredError(f'there is no topic "{topic}"; create it first')
         return len(self._topics[topic])
 
     # transactions
@@ -296,7 +314,7 @@ class MemoryBroker:
         self,
         name: str,
         epoch: int,
-        at: At,
+        at: TopicPartition,
         key: bytes | None,
         value: bytes | None,
         headers: Headers = (),
@@ -312,7 +330,7 @@ class MemoryBroker:
         return record
 
     def add_offsets(
-        self, name: str, epoch: int, group: str, positions: Mapping[At, Committed], membership: Membership
+        self, name: str, epoch: int, group: str, positions: Mapping[TopicPartition, Committed], membership: Membership
     ) -> None:
         transaction = self._transaction(name, epoch)
         self.group(group).check(membership)
@@ -347,7 +365,7 @@ class MemoryBroker:
 
     def land_marker(self, index: int) -> None:
         marker = self._pending.pop(index)
-        log = self.partition(marker.where) if isinstance(marker.where, At) else self.group(marker.where)
+        log = self.partition(marker.where) if isinstance(marker.where, TopicPartition) else self.group(marker.where)
         log.finish(marker.producer, marker.commit)
         if not any(other.producer == marker.producer for other in self._pending):
             self._producers[marker.producer].transaction = None
@@ -368,7 +386,7 @@ class MemoryBroker:
     def _producer(self, name: str, epoch: int) -> Producer:
         producer = self._producers[name]
         if producer.epoch != epoch:
-            raise Fenced(f'producer "{name}" of epoch {epoch} was fenced by epoch {producer.epoch}')
+            raise FencedError(f'producer "{name}" of epoch {epoch} was fenced by epoch {producer.epoch}')
         return producer
 
     def _transaction(self, name: str, epoch: int) -> Transaction:
@@ -381,7 +399,7 @@ class MemoryBroker:
 
     def _check_landed(self, name: str, producer: Producer) -> None:
         if producer.transaction is not None and producer.transaction.outcome is not None:
-            raise Retry(f'markers of the last transaction of "{name}" are still landing')
+            raise RetryableError(f'markers of the last transaction of "{name}" are still landing')
 
     # the consumer group
 
@@ -401,14 +419,16 @@ class MemoryBroker:
         known = self.group(group)
         return [member.instance for member in known.members.values() if known.rebalancing and not member.rejoined]
 
-    def committed(self, group: str, partitions: Iterable[At]) -> dict[At, Committed | None]:
-        asked: Sequence[At] = tuple(partitions)
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        asked: Sequence[TopicPartition] = tuple(partitions)
         for producer, positions in self.group(group).unstable.items():
             if not positions.keys().isdisjoint(asked):
-                raise Retry(f'a transaction of "{producer}" may still change the offsets of group "{group}"')
+                raise RetryableError(f'a transaction of "{producer}" may still change the offsets of group "{group}"')
         return self.committed_unstable(group, asked)
 
-    def committed_unstable(self, group: str, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed_unstable(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Committed | None]:
         """What has landed, without waiting for what may. Wrong for recovery: the simulation shows why."""
         known = self.group(group).committed
         return {at: known[at][1] if at in known else None for at in partitions}

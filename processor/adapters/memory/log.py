@@ -12,23 +12,23 @@ from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from processor.adapters.log import (
-    At,
     Committed,
-    Fenced,
+    CommitUnknownError,
+    FencedError,
     Headers,
     Listener,
     LogError,
     Membership,
-    Piece,
+    OperatorActionRequiredError,
+    PartitionRecords,
     ReadFailure,
     Record,
     Sources,
-    Stop,
-    Unknown,
-    Unreadable,
+    TopicPartition,
+    UnreadableBatchError,
 )
 from processor.adapters.memory.broker import Member, MemoryBroker
-from processor.core.stream.batch import Raw
+from processor.core.stream.batch import InputRecord
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,12 +74,12 @@ class MemoryInput(Client):
         self._sources, self._topics = sources, tuple(sources)
         self._listener = listener
         self._member_id: str | None = None
-        self._owned: tuple[At, ...] | None = None  # None between an assignment and the next
-        self._positions: dict[At, int] = {}  # of the partitions that are not paused
-        self._ended: set[At] = set()
+        self._owned: tuple[TopicPartition, ...] | None = None  # None between an assignment and the next
+        self._positions: dict[TopicPartition, int] = {}  # of the partitions that are not paused
+        self._ended: set[TopicPartition] = set()
         self._turn = 0
 
-    def poll(self, most: int, timeout: float) -> list[Piece]:
+    def poll(self, most: int, timeout: float) -> list[PartitionRecords]:
         pieces, heard = self._poll(most)
         for at, (position, end) in heard.items():
             self._positions[at] = position
@@ -87,7 +87,7 @@ class MemoryInput(Client):
         return pieces
 
     @visible("poll")
-    def _poll(self, most: int) -> tuple[list[Piece], dict[At, tuple[int, int]]]:
+    def _poll(self, most: int) -> tuple[list[PartitionRecords], dict[TopicPartition, tuple[int, int]]]:
         member = self._group.members.get(self._member_id or "")
         if member is None:
             self._join()
@@ -103,10 +103,12 @@ class MemoryInput(Client):
         """For the first time, or again after our session has expired."""
         self._drop(self._listener.lost)
         if self._member_id is not None and self._group.find(self.name) is not None:
-            raise Stop(f'another process has joined group "{self._group.name}" as instance "{self.name}"')
+            raise OperatorActionRequiredError(
+                f'another process has joined group "{self._group.name}" as instance "{self.name}"'
+            )
         for topic in self._topics:
             if self.broker.partitions(topic) is None:
-                raise Stop(f'there is no topic "{topic}"; create it first')
+                raise OperatorActionRequiredError(f'there is no topic "{topic}"; create it first')
         self._member_id = self._group.join(self.name, self._topics)
 
     def _rejoin(self, member: Member) -> None:
@@ -119,17 +121,17 @@ class MemoryInput(Client):
         self._owned = member.assignment
         self._listener.assigned(self._owned, Membership(self._group.generation, member.id, self._group.name))
 
-    def _drop(self, tell: Callable[[Sequence[At]], None]) -> None:
+    def _drop(self, tell: Callable[[Sequence[TopicPartition]], None]) -> None:
         """Tell the listener, which may still use what it is about to lose; then forget it."""
         if self._owned is not None:
             tell(self._owned)
         self._owned = None
         self.pause(list(self._positions))
 
-    def _fetch(self, most: int) -> tuple[list[Piece], dict[At, tuple[int, int]]]:
+    def _fetch(self, most: int) -> tuple[list[PartitionRecords], dict[TopicPartition, tuple[int, int]]]:
         """Records; and of each partition asked, where to go on and where it ends."""
-        pieces: list[Piece] = []
-        heard: dict[At, tuple[int, int]] = {}
+        pieces: list[PartitionRecords] = []
+        heard: dict[TopicPartition, tuple[int, int]] = {}
         for at in self._in_turn():
             if most == 0:
                 break
@@ -140,11 +142,13 @@ class MemoryInput(Client):
             most -= len(found)
             if found:
                 source = self._sources[at.topic]
-                raws = [Raw(source, one.offset, one.timestamp, one.key, one.value, one.headers) for one in found]
-                pieces.append(Piece(at, raws))
+                raws = [
+                    InputRecord(source, one.offset, one.timestamp, one.key, one.value, one.headers) for one in found
+                ]
+                pieces.append(PartitionRecords(at, raws))
         return pieces, heard
 
-    def _in_turn(self) -> list[At]:
+    def _in_turn(self) -> list[TopicPartition]:
         """Each poll begins with another partition, so that a busy one does not starve the rest."""
         running = sorted(self._positions)
         self._turn += 1
@@ -152,40 +156,40 @@ class MemoryInput(Client):
         return running[first:] + running[:first]
 
     @visible("committed")
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         return self.broker.committed(self._group.name, partitions)
 
     @visible("committed")
-    def committed_unstable(self, partitions: Iterable[At]) -> dict[At, Committed | None]:
+    def committed_unstable(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """Not part of the interface: for the mutant that reads offsets without waiting for open transactions."""
         return self.broker.committed_unstable(self._group.name, partitions)
 
-    def start(self, at: At, offset: int) -> None:
+    def start(self, at: TopicPartition, offset: int) -> None:
         if at not in (self._owned or ()):
             raise RuntimeError(f"{at.topic}-{at.partition} is not assigned to {self.name}")
         self._positions[at] = offset
         self._ended.discard(at)
 
-    def pause(self, partitions: Iterable[At]) -> None:
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
         for at in partitions:
             self._positions.pop(at, None)
             self._ended.discard(at)
 
-    def ended(self, at: At) -> bool:
+    def ended(self, at: TopicPartition) -> bool:
         return at in self._ended
 
-    def moved_on(self, at: At, ask: bool = False) -> bool:
+    def moved_on(self, at: TopicPartition, ask: bool = False) -> bool:
         """Never: a poll hears the end anew."""
         return False
 
-    def failure(self, at: At) -> ReadFailure | None:
+    def failure(self, at: TopicPartition) -> ReadFailure | None:
         position = self._positions.get(at, -1)
         if self.broker.partition(at).unreadable_at(position) is None:
             return None
         why = f"{at.topic}[{at.partition}] at offset {position}: the batch cannot be read"
         return ReadFailure(position, why, True)
 
-    def lag(self, at: At, position: int) -> int | None:
+    def lag(self, at: TopicPartition, position: int) -> int | None:
         """Without a hook: what a client has heard does not reach the broker."""
         return self.broker.partition(at).count(position)
 
@@ -210,7 +214,7 @@ class MemoryOutput(Client):
         super().__init__(broker, name)
         self._epoch = -1
         self._state: Literal["finished", "idle", "active"] = "finished"
-        self._last: dict[At, int] = {}
+        self._last: dict[TopicPartition, int] = {}
 
     def open(self) -> None:
         self._state = "finished"
@@ -229,7 +233,12 @@ class MemoryOutput(Client):
         self._state = "active"
 
     def send(
-        self, at: At, key: bytes | None, value: bytes | None, headers: Headers = (), timestamp: int | None = None
+        self,
+        at: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        timestamp: int | None = None,
     ) -> None:
         self._expect("active")
         record = self._send(at, key, value, headers, timestamp)
@@ -237,29 +246,31 @@ class MemoryOutput(Client):
             self._last[at] = record.offset
 
     def send_all(self, topic: str, records: Iterable[tuple[bytes, bytes, Headers]]) -> None:
-        at = At(topic, -1)
+        at = TopicPartition(topic, -1)
         for key, value, headers in records:
             self.send(at, key, value, headers)
 
     @visible("send")
-    def _send(self, at: At, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> Record:
+    def _send(
+        self, at: TopicPartition, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None
+    ) -> Record:
         return self.broker.append(self.name, self._epoch, at, key, value, headers, timestamp)
 
-    def send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
+    def send_offsets(self, positions: Mapping[TopicPartition, Committed], membership: Membership) -> None:
         self._expect("active")
         self._send_offsets(positions, membership)
 
     @visible("send_offsets")
-    def _send_offsets(self, positions: Mapping[At, Committed], membership: Membership) -> None:
+    def _send_offsets(self, positions: Mapping[TopicPartition, Committed], membership: Membership) -> None:
         if not isinstance(membership.raw, str):
             raise RuntimeError("the membership names no group: use the one that Listener.assigned was given")
         self.broker.add_offsets(self.name, self._epoch, membership.raw, positions, membership)
 
-    def commit(self) -> dict[At, int]:
+    def commit(self) -> dict[TopicPartition, int]:
         self._expect("active")
         try:
             self._commit()
-        except (Unknown, Fenced):
+        except (CommitUnknownError, FencedError):
             self._state = "finished"
             raise
         self._state = "idle"
@@ -286,7 +297,7 @@ class MemoryOutput(Client):
 
     def _expect(self, state: str) -> None:
         if self._state == "finished":
-            raise Fenced(f'producer "{self.name}" is finished: open() it (again)')
+            raise FencedError(f'producer "{self.name}" is finished: open() it (again)')
         if self._state != state:
             raise RuntimeError(f'producer "{self.name}" is {self._state}; this call is for when it is {state}')
 
@@ -298,24 +309,26 @@ class MemoryReader(Client):
         super().__init__(broker, name)
 
     @visible("bounds")
-    def bounds(self, at: At) -> tuple[int, int]:
+    def bounds(self, at: TopicPartition) -> tuple[int, int]:
         partition = self.broker.partition(at)
         return partition.start, partition.stable_end
 
     @visible("read")
-    def read(self, at: At, start: int, stop: int | None = None) -> Iterator[Record]:
+    def read(self, at: TopicPartition, start: int, stop: int | None = None) -> Iterator[Record]:
         partition = self.broker.partition(at)
         partition.check(at, min(start, partition.end))
         records, position = partition.read(start, partition.end if stop is None else stop)
         return self._up_to(records, at, partition.unreadable_at(position))
 
-    def _up_to(self, records: list[Record], at: At, batch: tuple[int, int] | None) -> Iterator[Record]:
+    def _up_to(self, records: list[Record], at: TopicPartition, batch: tuple[int, int] | None) -> Iterator[Record]:
         yield from records
         if batch is not None:
-            raise Unreadable(f"{at.topic}[{at.partition}] at offset {batch[0]}: the batch cannot be read", batch[0])
+            raise UnreadableBatchError(
+                f"{at.topic}[{at.partition}] at offset {batch[0]}: the batch cannot be read", batch[0]
+            )
 
     @visible("unreadable")
-    def unreadable(self, at: At, offset: int) -> tuple[int, int] | None:
+    def unreadable(self, at: TopicPartition, offset: int) -> tuple[int, int] | None:
         return self.broker.partition(at).unreadable_at(offset)
 
     @visible("partitions")
@@ -326,7 +339,7 @@ class MemoryReader(Client):
         return {topic: self.broker.topic_id(topic) for topic in topics}
 
     @visible("bounds")
-    def settled(self, at: At) -> bool:
+    def settled(self, at: TopicPartition) -> bool:
         partition = self.broker.partition(at)
         return partition.stable_end == partition.end
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from processor.adapters.store import (
     Applied,
     Identity,
-    Page,
-    StoreDamaged,
-    StoreFenced,
-    StoreUnavailable,
-    View,
+    LookupResult,
+    SnapshotPage,
+    StoreDamagedError,
+    StoreFencedError,
+    StoreUnavailableError,
     verdict,
 )
 from processor.core.stream.expiry import due_slots
@@ -78,7 +78,7 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MemoryStoreSnapshot:
     """The whole server at one moment."""
 
     tokens: dict[int, bytes]
@@ -108,11 +108,11 @@ class MemoryStore:
 
     def look_up(
         self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
-    ) -> View:
+    ) -> LookupResult:
         state = self._whole(partition, token)
         slots = {slot: dict(parts) for slot, parts in state.slabs.items() if slot <= due}
         taken = due_slots(slots, due, sweep, state.entries.get, most)
-        return View(state.identity, [state.entries.get(id) for id in ids], taken)
+        return LookupResult(state.identity, [state.entries.get(id) for id in ids], taken)
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         answer = verdict(self._whole(partition, token).identity, before, after)
@@ -134,15 +134,15 @@ class MemoryStore:
         identity = state.identity
         for pair in list(state.fields.items()):
             if self._read(partition, token).identity != identity:
-                raise StoreUnavailable(f"Partition {partition} changed while its fields were read.")
+                raise StoreUnavailableError(f"Partition {partition} changed while its fields were read.")
             yield pair
 
-    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, SnapshotPage]:
         state = self._whole(partition, token)
         pieces = state.pieces()
         rest = pieces[bisect_right(pieces, cursor, key=lambda piece: piece[0]) :]
         last, writes = _up_to(rest, most)
-        return state.identity, Page(b"" if not rest or last == rest[-1][0] else last, writes)
+        return state.identity, SnapshotPage(b"" if not rest or last == rest[-1][0] else last, writes)
 
     def wipe(self, partition: int, token: bytes) -> None:
         self._read(partition, token)
@@ -158,12 +158,12 @@ class MemoryStore:
         """The identity of a state, without a claim; for the simulation."""
         return self._states.get(partition, _EMPTY).identity
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MemoryStoreSnapshot:
         """The server as it is now, for ``restore``."""
         self._shared.update(self._states)
-        return Snapshot(self._tokens.copy(), self._states.copy())
+        return MemoryStoreSnapshot(self._tokens.copy(), self._states.copy())
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: MemoryStoreSnapshot) -> None:
         """Fail over to a server that got no further than this snapshot, tokens included."""
         self._tokens, self._states = snapshot.tokens.copy(), snapshot.states.copy()
         self._shared = set(self._states)
@@ -189,7 +189,7 @@ class MemoryStore:
     def _whole(self, partition: int, token: bytes) -> _State:
         state = self._read(partition, token)
         if self.checks_sizes and state.left is not None and state.sizes != state.left:
-            raise StoreDamaged(
+            raise StoreDamagedError(
                 f"Partition {partition} was left with {state.left[0]} entries, {state.left[1]} fields and "
                 f"{state.left[2]} slots and has {state.sizes[0]}, {state.sizes[1]} and {state.sizes[2]}."
             )
@@ -197,7 +197,7 @@ class MemoryStore:
 
     def _read(self, partition: int, token: bytes) -> _State:
         if self._tokens.get(partition) != token:
-            raise StoreFenced(f"Partition {partition} has been claimed by another process.")
+            raise StoreFencedError(f"Partition {partition} has been claimed by another process.")
         return self._states.get(partition, _EMPTY)
 
     def _own(self, partition: int) -> _State:

@@ -20,7 +20,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisClusterE
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
-from processor.adapters.store import StoreUnusable
+from processor.adapters.store import StoreUnusableError
 
 T = TypeVar("T")
 
@@ -108,15 +108,15 @@ def _sentinel(place: str) -> tuple[str, int]:
     return parts.hostname, parts.port or SENTINEL_PORT
 
 
-def bad_url() -> StoreUnusable:
-    return StoreUnusable(
+def bad_url() -> StoreUnusableError:
+    return StoreUnusableError(
         "The address of the store cannot be read (it is not shown, as it may hold a password). Write "
         "redis://[user:password@]host:port/db or rediss://..., or redis+sentinel://[user:password@]host:port,host:port/"
         "name-of-the-master/db, with special characters percent-encoded."
     )
 
 
-class Link:
+class RedisConnection:
     """Connects on the first call, and again whenever it must. Several threads may call at once."""
 
     def __init__(self, url: str, cluster: bool, timeout: float) -> None:
@@ -168,7 +168,9 @@ def _connector(url: str, cluster: bool, timeout: float) -> Callable[[], Any]:
     options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "protocol": 2}
     with_sentinels = urlsplit(url).scheme in SENTINEL_SCHEMES
     if with_sentinels and cluster:
-        raise StoreUnusable("A cluster has no sentinels. Set cluster to false, or write redis://... as the address.")
+        raise StoreUnusableError(
+            "A cluster has no sentinels. Set cluster to false, or write redis://... as the address."
+        )
 
     def connect() -> Any:
         once = Retry(ConstantBackoff(0.01), 1, supported_errors=(ConnectionError,))

@@ -24,7 +24,7 @@ _VALUE_AT = _SIZE_AT + 2
 
 
 @dataclass(slots=True)
-class Apart:
+class SplitWrites:
     """What packed writes come to."""
 
     pairs: list[bytes] = field(default_factory=list)
@@ -46,9 +46,9 @@ class Apart:
         return found
 
 
-def apart(writes: bytes) -> Apart:
+def split_commands(writes: bytes) -> SplitWrites:
     """The same as ``core.stream.writes.unpack`` finds. Raises ValueError if the writes are broken."""
-    found = Apart()
+    found = SplitWrites()
     at, end = 0, len(writes)
     try:
         while at < end:
@@ -68,7 +68,7 @@ def apart(writes: bytes) -> Apart:
     return found
 
 
-def _take_entry(found: Apart, writes: bytes, at: int) -> int:
+def _take_entry(found: SplitWrites, writes: bytes, at: int) -> int:
     """One entry that is set; where it ends."""
     value = at + _VALUE_AT
     end = value + (writes[value - 2] << 8 | writes[value - 1])
@@ -79,7 +79,7 @@ def _take_entry(found: Apart, writes: bytes, at: int) -> int:
     return end
 
 
-def _take_run(found: Apart, writes: bytes, at: int) -> int | None:
+def _take_run(found: SplitWrites, writes: bytes, at: int) -> int | None:
     """``RUN`` entries of the size of the first; where they end, or None if there are none."""
     high, low = writes[at + _SIZE_AT], writes[at + _SIZE_AT + 1]
     step = _VALUE_AT + (high << 8 | low)

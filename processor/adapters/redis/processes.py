@@ -11,7 +11,7 @@ from redis.exceptions import RedisClusterException, RedisError
 
 from processor.adapters.processes import EXPIRY_MS, Process
 
-from .connecting import Link
+from .connecting import RedisConnection
 from .store import translated
 
 
@@ -24,7 +24,7 @@ class RedisProcesses:
     """See ``Processes`` for the contract. Each call is one script on one key, so on one node of a cluster."""
 
     def __init__(self, url: str, prefix: str, cluster: bool = False, timeout: float = 5.0) -> None:
-        self._link = Link(url, cluster, timeout)
+        self._link = RedisConnection(url, cluster, timeout)
         self._prefix = prefix
 
     def key(self, instance: str) -> str:

@@ -36,18 +36,18 @@ from redis.exceptions import (
     WatchError,
 )
 
-from processor.adapters.redis.connecting import Address, Link, Unmastered, named
-from processor.adapters.redis.entries import apart, command
+from processor.adapters.redis.connecting import Address, RedisConnection, Unmastered, named
+from processor.adapters.redis.entries import command, split_commands
 from processor.adapters.store import (
     Applied,
     Identity,
-    Page,
-    StoreDamaged,
+    LookupResult,
+    SnapshotPage,
+    StoreDamagedError,
     StoreError,
-    StoreFenced,
-    StoreUnavailable,
-    StoreUnusable,
-    View,
+    StoreFencedError,
+    StoreUnavailableError,
+    StoreUnusableError,
     verdict,
 )
 from processor.core.stream.expiry import DueSlot
@@ -81,9 +81,9 @@ class RedisStore:
 
     def __init__(self, url: str, prefix: str, cluster: bool = False, timeout: float = 5.0) -> None:
         if "{" in prefix or "}" in prefix:
-            raise StoreUnusable(f'The key prefix "{prefix}" contains a brace, which Redis Cluster would misread.')
+            raise StoreUnusableError(f'The key prefix "{prefix}" contains a brace, which Redis Cluster would misread.')
         self.doubts: tuple[str, ...] = ()
-        self._link = Link(url, cluster, timeout)
+        self._link = RedisConnection(url, cluster, timeout)
         self._address = self._link.address
         self._cluster = cluster
         self._prefix = prefix
@@ -96,11 +96,11 @@ class RedisStore:
 
     def look_up(
         self, partition: int, token: bytes, ids: Sequence[bytes], due: int, most: int, sweep: int | None = None
-    ) -> View:
+    ) -> LookupResult:
         arguments = (token, b"".join(ids), due, most, -1 if sweep is None else sweep)
         text, entries, slots = self._run("look_up", partition, *arguments)
         taken = {int(slot): _due_slot(content, pieces, bool(whole)) for slot, content, pieces, whole in slots}
-        return View(self._identity(partition, text), list(chain.from_iterable(entries)), taken)
+        return LookupResult(self._identity(partition, text), list(chain.from_iterable(entries)), taken)
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         return Applied(self._run("apply", partition, token, after.text(), before, writes, "").decode())
@@ -114,7 +114,7 @@ class RedisStore:
         """
         if self._cluster:
             return self.apply(partition, token, after, before, writes)
-        parts = apart(writes)
+        parts = split_commands(writes)
         keys = self._keys(partition)
         meta, entries = keys[:2]
         others = b"".join(parts.others)
@@ -149,7 +149,9 @@ class RedisStore:
             text, cursor, writes, moved = self._run("page", partition, token, cursor, FIELDS_PAGE, "fields")
             first = first or (text,)
             if moved == b"1" or first != (text,):
-                raise StoreUnavailable(f"{self._address}: partition {partition} changed while its fields were read.")
+                raise StoreUnavailableError(
+                    f"{self._address}: partition {partition} changed while its fields were read."
+                )
             for write in unpack(writes):
                 if isinstance(write, SetField) and write.name not in seen:  # HSCAN may repeat itself
                     seen.add(write.name)
@@ -157,9 +159,9 @@ class RedisStore:
             if not cursor:
                 return
 
-    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, Page]:
+    def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, SnapshotPage]:
         text, cursor, writes, _ = self._run("page", partition, token, cursor, max(most, 1), "slabs")
-        return self._identity(partition, text), Page(cursor, writes)
+        return self._identity(partition, text), SnapshotPage(cursor, writes)
 
     def wipe(self, partition: int, token: bytes) -> None:
         self._run("wipe", partition, token, int(self._cluster))
@@ -183,13 +185,13 @@ class RedisStore:
         """Raise StoreUnusable if this server must not be used; ``doubts`` has what we were not allowed to see."""
         self._call(lambda client: client.ping())
         if self._run("probe", 0, b"", _PROBE) != _PROBE:
-            raise StoreUnusable(f"{self._address} does not run Lua scripts as Redis does. Use Redis or Valkey.")
+            raise StoreUnusableError(f"{self._address} does not run Lua scripts as Redis does. Use Redis or Valkey.")
         policies = self._policies()
         self.doubts = tuple(
             f"{name} does not let us read its maxmemory-policy." for name in policies if not policies[name]
         )
         if unsafe := _unsafe(policies):
-            raise StoreUnusable(unsafe)
+            raise StoreUnusableError(unsafe)
 
     def unsafe(self) -> str:
         """Why a server could silently drop state, as a sentence with the remedy; empty if none could."""
@@ -216,21 +218,21 @@ class RedisStore:
             raise self._foreign(partition)
         return identity
 
-    def _foreign(self, partition: int | None) -> StoreUnusable:
-        return StoreUnusable(
+    def _foreign(self, partition: int | None) -> StoreUnusableError:
+        return StoreUnusableError(
             f'{self._address}: the state of partition {partition} at prefix "{self._prefix}" was written by another '
             "version. Use that version, or another prefix: the state is then restored from the log.",
             partition,
         )
 
-    def _damaged(self, partition: int | None, what: str) -> StoreDamaged:
-        return StoreDamaged(
+    def _damaged(self, partition: int | None, what: str) -> StoreDamagedError:
+        return StoreDamagedError(
             f"{self._address}: keys or entries of partition {partition} were deleted or evicted ({what}). It is "
             "restored from the changelog; find out who deletes, and set maxmemory-policy to noeviction."
         )
 
-    def _fenced(self, partition: int | None) -> StoreFenced:
-        return StoreFenced(f"Partition {partition} has been claimed by another process.")
+    def _fenced(self, partition: int | None) -> StoreFencedError:
+        return StoreFencedError(f"Partition {partition} has been claimed by another process.")
 
     def _keys(self, partition: int) -> list[str]:
         """What every script is given."""
@@ -360,16 +362,18 @@ def translated(error: Exception, address: Address) -> StoreError:
     text = address.clean(f"{code} {error}" if code else str(error))
     if isinstance(error, Unmastered):
         if error.refused:
-            return StoreUnusable(f"{address}: {text}. Put sentinel_username and sentinel_password into the address.")
-        return StoreUnavailable(f"{address}: {text}. Are the sentinels up, and is that their name for it?")
+            return StoreUnusableError(
+                f"{address}: {text}. Put sentinel_username and sentinel_password into the address."
+            )
+        return StoreUnavailableError(f"{address}: {text}. Are the sentinels up, and is that their name for it?")
     if isinstance(error, MovedError):
         text = f"MOVED {text}"
     elif isinstance(error, (AuthenticationError, AuthorizationError)) and not _LASTING.search(text):
         text = f"WRONGPASS {text}"
     if found := re.search("|".join(_MENDABLE), text):
-        return StoreUnavailable(f"{address}: {text}. {_MENDABLE[found[0]]}")
+        return StoreUnavailableError(f"{address}: {text}. {_MENDABLE[found[0]]}")
     if found := _LASTING.search(text):
-        return StoreUnusable(f"{address}: {text}. {_REMEDIES[found[0]]}")
+        return StoreUnusableError(f"{address}: {text}. {_REMEDIES[found[0]]}")
     if not isinstance(error, ResponseError) or _PASSING.search(text):
-        return StoreUnavailable(f"{address}: {text or type(error).__name__}")
-    return StoreUnusable(f"{address} refuses: {text}")
+        return StoreUnavailableError(f"{address}: {text or type(error).__name__}")
+    return StoreUnusableError(f"{address} refuses: {text}")

@@ -11,16 +11,16 @@ import msgspec
 from processor.adapters.codec import Codec, raw_of
 from processor.adapters.log import Record
 from processor.audit.sources.source import Source
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 from processor.core.stream.entry import Parked
-from processor.core.stream.events import Rejected, decode_feedback
+from processor.core.stream.events import RejectedEventError, decode_feedback
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.step import FEEDBACK, Terms, due_slot
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.step import FEEDBACK, StreamSettings, due_slot
+from processor.core.stream.tenant import TenantSettings
 
 
 @dataclass(frozen=True)
-class Made:
+class PastDecision:
     """A decision, as far as its future depends on it."""
 
     tenant: str
@@ -53,7 +53,7 @@ class Label(msgspec.Struct, kw_only=True):
     outcome: Literal["counted", "repeated", "contradicting", "too late", "not expected"] = "counted"
 
 
-class Aftermath(msgspec.Struct, kw_only=True):
+class LabelHistory(msgspec.Struct, kw_only=True):
     fate: Literal["labelled", "expired", "pending"]
     label: str | None = None
     """what it counts as; also for an expired decision, where the tenant says so"""
@@ -68,9 +68,11 @@ class Aftermath(msgspec.Struct, kw_only=True):
     labels: list[Label] = []
 
 
-def aftermath(source: Source, made: Made, rules: TenantRules, terms: Terms, codec: Codec | None) -> Aftermath:
+def label_history(
+    source: Source, made: PastDecision, rules: TenantSettings, terms: StreamSettings, codec: Codec | None
+) -> LabelHistory:
     """Read the journal and the feedback on from the batch of the decision."""
-    found = Aftermath(fate="pending")
+    found = LabelHistory(fate="pending")
     due = (max(made.clock, made.requested) + rules.expiry) // terms.slot
     found.due = (due + 1) * terms.slot
     expected = rules.settings.feedback == "all" or made.decision == rules.settings.positive
@@ -90,7 +92,7 @@ def aftermath(source: Source, made: Made, rules: TenantRules, terms: Terms, code
     return found
 
 
-def _take(found: Aftermath, label: Label, expected: bool) -> None:
+def _take(found: LabelHistory, label: Label, expected: bool) -> None:
     """Add a label; what it leads to depends on what there was before."""
     if found.label is not None:
         label.outcome = "repeated" if label.label == found.label else "contradicting"
@@ -104,14 +106,14 @@ def _take(found: Aftermath, label: Label, expected: bool) -> None:
 
 
 def _batches(
-    source: Source, made: Made, terms: Terms, codec: Codec | None
+    source: Source, made: PastDecision, terms: StreamSettings, codec: Codec | None
 ) -> Iterator[tuple[JournalRecord, list[Label]]]:
     records: Iterator[Record] | None = None
     held: Record | None = None
     for entry in source.read("journal", made.partition, made.journal_offset):
         try:
             journal = JournalRecord.decode(entry.value or b"")
-        except IncompatibleState:
+        except IncompatibleStateError:
             return
         if journal.lineage != made.lineage:
             return
@@ -128,14 +130,14 @@ def _batches(
         yield journal, labels
 
 
-def _label(record: Record, made: Made, terms: Terms, codec: Codec | None) -> Label | None:
+def _label(record: Record, made: PastDecision, terms: StreamSettings, codec: Codec | None) -> Label | None:
     """The label in this record, if it is one for the decision."""
     value = record.value or b""
     if codec is None and made.needle not in value and b"\\" not in value:
         return None
     try:
         event = decode_feedback(raw_of(FEEDBACK, record, codec).value, terms.limits)
-    except Rejected:
+    except RejectedEventError:
         return None
     if (event.tenant, event.decision_id) != (made.tenant, made.decision_id):
         return None

@@ -27,7 +27,7 @@ def explain(
 
     Recomputes the tenant's partition up to the decision, so it is no better than the record: run an audit to know that.
     """
-    from processor.audit.replay.findings import NotAuditable
+    from processor.audit.replay.findings import NotAuditableError
 
     from .explain import explained
     from .output import document, tell
@@ -37,7 +37,7 @@ def explain(
     try:
         with opened(recording, config, seed_file) as place:
             found = explained(place.source, tenant, decision_id, place.secrets, place.codec)
-    except NotAuditable as reason:
+    except NotAuditableError as reason:
         typer.echo(f"cannot be explained: {reason}", err=True)
         raise typer.Exit(2) from None
     if found is None:

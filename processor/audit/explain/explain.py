@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 
 from processor.adapters.codec import Codec
-from processor.audit.replay.findings import Finding, NotAuditable
+from processor.audit.replay.findings import Finding, NotAuditableError
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.replay.shelves import Shelf
+from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import Source
 from processor.audit.verify.decisions import Decisions
 from processor.core.cases import Drawn
@@ -23,17 +23,17 @@ from processor.core.stream.entry import Parked, decode_entry, entry_id
 from processor.core.stream.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK, Asked, Raw, step
+from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, InputRecord, step
 from processor.core.stream.tenant import Tenant
 
-from .aftermath import Made, aftermath
+from .aftermath import PastDecision, label_history
 from .explanation import Draw, ExpertShare, Explanation, InstanceShare
 
 
 @dataclass
 class _Found:
     batch: ReplayedBatch
-    raw: Raw
+    raw: InputRecord
     event: RequestEvent
     made: DecisionEvent
     value: bytes
@@ -56,7 +56,7 @@ def explained(
     key = entry_id(tenant, decision_id)
     for batch in replay.batches():
         if replay.lost:
-            raise NotAuditable(
+            raise NotAuditableError(
                 f"the record does not lead to the decision: {replay.lost} (batch {batch.journal.sequence} of partition "
                 f"{number}). `gforce audit` tells what is wrong with it."
             )
@@ -81,10 +81,12 @@ class _Recorded:
         self._source, self._number = source, number
         self._decisions: Decisions | None = None
 
-    def __call__(self, journal: JournalRecord, asked: Asked, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
+    def __call__(
+        self, journal: JournalRecord, asked: DecodedBatch, book: RuleBook
+    ) -> Mapping[str, Mapping[str, Drawn]]:
         if self._decisions is None:
             self._decisions = Decisions(
-                Shelf(self._source, "decisions", self._number, journal.partitions), self._number
+                OutputReader(self._source, "decisions", self._number, journal.partitions), self._number
             )
         records = self._decisions.of(journal)
         tenants = without_seed(asked, book)
@@ -123,12 +125,12 @@ def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _F
 
 def _explanation(replay: Replay, found: _Found, key: bytes, differences: list[str]) -> Explanation:
     batch, made, event = found.batch, found.made, found.event
-    rules = replay.book.rules_for(made.tenant)
+    rules = replay.book.settings_for(made.tenant)
     assert rules is not None
     tenant, parked = _as_decided(replay, found, key)
     settings = rules.settings
     instances = _instances(tenant, event)
-    later = Made(
+    later = PastDecision(
         made.tenant,
         made.decision_id,
         made.decision,
@@ -169,7 +171,7 @@ def _explanation(replay: Replay, found: _Found, key: bytes, differences: list[st
         draws=None if seedless else _draws(tenant, made, instances),
         shadows=[shadow.name for shadow in settings.shadows],
         differences=differences,
-        aftermath=aftermath(replay.source, later, rules, replay.book.in_force(), replay.codec),
+        aftermath=label_history(replay.source, later, rules, replay.book.in_force(), replay.codec),
     )
 
 
@@ -190,7 +192,7 @@ def _as_decided(replay: Replay, found: _Found, key: bytes) -> tuple[Tenant, Park
         if position < start + size:
             break
         start += size
-    rules = replay.book.rules_for(found.made.tenant)
+    rules = replay.book.settings_for(found.made.tenant)
     assert rules is not None
     ready = tenant.clone() if tenant is not None else Tenant.new(0, found.made.tenant, rules)
     chunk = [event for _, event, _ in requests[start : start + size]]
@@ -202,12 +204,14 @@ def _as_decided(replay: Replay, found: _Found, key: bytes) -> tuple[Tenant, Park
 
 
 def _after(
-    replay: Replay, batch: ReplayedBatch, name: str, requests: list[tuple[Raw, RequestEvent, bytes]]
+    replay: Replay, batch: ReplayedBatch, name: str, requests: list[tuple[InputRecord, RequestEvent, bytes]]
 ) -> Tenant | None:
     """The tenant once these requests of the batch are decided, and nothing has expired yet."""
     assert batch.asked is not None
     keys = {key for *_, key in requests} | {key for _, event, key in batch.asked.feedback if event.tenant == name}
-    part = Asked(requests, [one for one in batch.asked.feedback if one[1].tenant == name], [], 0, batch.asked.latest)
+    part = DecodedBatch(
+        requests, [one for one in batch.asked.feedback if one[1].tenant == name], [], 0, batch.asked.latest
+    )
     entries = {key: batch.entries.get(key) for key in keys}
     drawn = replay.drawn(batch.journal, batch.asked, replay.book) if replay.drawn else {}
     terms, clock = replay.book.in_force(), batch.clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .aftermath import Aftermath
+from .aftermath import LabelHistory
 
 
 class ExpertShare(msgspec.Struct, kw_only=True):
@@ -71,4 +71,4 @@ class Explanation(msgspec.Struct, kw_only=True):
     shadows: list[str]
     differences: list[str]
     """where the record of decisions says otherwise than what follows from the inputs, which is what is explained"""
-    aftermath: Aftermath
+    aftermath: LabelHistory

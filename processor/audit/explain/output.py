@@ -10,7 +10,7 @@ from rich.table import Table
 from processor.runtime.operations.output import document, payload, say, when
 from processor.terminal import terminal
 
-from .aftermath import Aftermath
+from .aftermath import LabelHistory
 from .explanation import Explanation, InstanceShare
 
 __all__ = ["document", "tell"]
@@ -86,7 +86,7 @@ def _drawn(found: Explanation) -> None:
 
 
 def _later(found: Explanation) -> None:
-    later: Aftermath = found.aftermath
+    later: LabelHistory = found.aftermath
     due = when(later.due) if later.due is not None else ""
     if later.fate == "labelled":
         right = "right" if later.correct else "wrong"

@@ -40,11 +40,11 @@ def _roles(texts: Sequence[str]) -> list[Role]:
 @contextmanager
 def _refusals() -> Iterator[None]:
     """What is refused ends in one line and 1; what is wrong or out of reach is told by ``main``, with 2."""
-    from .ranges import Refused
+    from .ranges import RecordingRefusedError
 
     try:
         yield
-    except Refused as refused:
+    except RecordingRefusedError as refused:
         typer.echo(f"{refused}", err=True)
         raise typer.Exit(1) from None
     except OSError as problem:
@@ -91,7 +91,7 @@ def record(
     from processor.runtime.assembly import client_properties
     from processor.runtime.operations.output import document
 
-    from .plan import DEFAULT_ROLES, Order, prepared
+    from .plan import DEFAULT_ROLES, RecordingOrder, prepared
     from .record import carried_out, sole_writer
 
     if compress not in COMPRESSIONS:
@@ -100,7 +100,7 @@ def record(
     roles = _roles(topics) if topics else list(DEFAULT_ROLES)
     roles += ["changelog"] if with_state and "changelog" not in roles else []
     names = settings.topics.full()
-    order = Order(
+    order = RecordingOrder(
         folder=out,
         topics={role: names[role] for role in roles},
         group=settings.kafka.group,

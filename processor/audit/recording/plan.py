@@ -11,15 +11,15 @@ import msgspec
 
 from processor import __version__
 from processor.adapters.kafka.group import describe_cluster
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import settled_extents
 from processor.audit.sources.compression import Compression
-from processor.audit.sources.manifest import AnchorEntry, Asked, Manifest, RangeEntry
+from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
 from processor.audit.sources.offsets import Extent, KafkaOffsets, committed_identities, counts_of
 from processor.audit.sources.source import MANIFEST, RecordingError, Role
 
-from .ranges import RESULTS, Limit, Refused, Stretch, planned
+from .ranges import RESULTS, Limit, RecordingRefusedError, Stretch, planned
 from .series import trimmed
 
 Properties = Mapping[str, str | int]
@@ -28,7 +28,7 @@ DEFAULT_ROLES: tuple[Role, ...] = ("requests", "feedback", "decisions", "journal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class RecordingOrder:
     """What to record, and where to."""
 
     folder: Path
@@ -43,8 +43,8 @@ class Order:
     split_size: int = 256_000_000
 
     @property
-    def asked(self) -> Asked:
-        return Asked(
+    def asked(self) -> RecordingRequest:
+        return RecordingRequest(
             roles=list(self.topics),
             partitions=None if self.partitions is None else list(self.partitions),
             since=list(self.since),
@@ -77,7 +77,7 @@ class Work:
         return sum(one.target - one.end for one in self.left)
 
 
-def prepared(properties: Properties, order: Order) -> Work:
+def prepared(properties: Properties, order: RecordingOrder) -> Work:
     """Look at the cluster and at the folder, and settle what is to be recorded. The folder must be ours alone."""
     offsets = KafkaOffsets(properties)
     counts = counts_of(offsets, order.topics)
@@ -99,18 +99,18 @@ def prepared(properties: Properties, order: Order) -> Work:
     return work
 
 
-def _places(order: Order, counts: Mapping[str, int]) -> dict[At, Role]:
+def _places(order: RecordingOrder, counts: Mapping[str, int]) -> dict[TopicPartition, Role]:
     """Results are partitioned by key: with another partition count than the journal's, all of them are needed."""
     journal = counts.get(order.topics.get("journal", ""))
     return {
-        At(topic, number): role
+        TopicPartition(topic, number): role
         for role, topic in order.topics.items()
         for number in range(counts[topic])
         if order.partitions is None or number in order.partitions or (role in RESULTS and counts[topic] != journal)
     }
 
 
-def _check(order: Order, counts: Mapping[str, int]) -> None:
+def _check(order: RecordingOrder, counts: Mapping[str, int]) -> None:
     missing = [topic for topic in order.topics.values() if topic not in counts]
     if missing:
         raise RecordingError(f"there is no topic {missing[0]}: check [topics], or choose others with --topics")
@@ -119,13 +119,15 @@ def _check(order: Order, counts: Mapping[str, int]) -> None:
         raise RecordingError(f"there is no partition {beyond[0]}: the topics have 0 to {most - 1}")
 
 
-def _earlier(order: Order) -> Manifest | None:
+def _earlier(order: RecordingOrder) -> Manifest | None:
     """The recording that is in the folder already."""
     folder = order.folder
     if not (folder / MANIFEST).exists():
         strangers = [path.name for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
         if strangers:
-            raise Refused(f'{folder} is not empty and holds no recording (there is "{strangers[0]}"): choose another')
+            raise RecordingRefusedError(
+                f'{folder} is not empty and holds no recording (there is "{strangers[0]}"): choose another'
+            )
         return None
     found = manifests.load(folder)
     was, wanted = found.asked, order.asked
@@ -137,14 +139,14 @@ def _earlier(order: Order) -> Manifest | None:
         ("compress", was.compression, wanted.compression),
     ):
         if before != after:
-            raise Refused(
+            raise RecordingRefusedError(
                 f"{folder} holds a recording that was asked for with another {name} ({before}, now {after}): ask for "
                 "the same to go on with it, or choose another folder"
             )
     return found
 
 
-def _begun(plan: list[Stretch], cluster: str, order: Order) -> Work:
+def _begun(plan: list[Stretch], cluster: str, order: RecordingOrder) -> Work:
     ranges = [
         RangeEntry(
             role=one.role,
@@ -170,20 +172,26 @@ def _begun(plan: list[Stretch], cluster: str, order: Order) -> Work:
     return Work(fresh, [one for one in ranges if one.end < one.target], gone)
 
 
-def _resumed(earlier: Manifest, plan: list[Stretch], extents: Mapping[At, Extent], cluster: str, order: Order) -> Work:
+def _resumed(
+    earlier: Manifest,
+    plan: list[Stretch],
+    extents: Mapping[TopicPartition, Extent],
+    cluster: str,
+    order: RecordingOrder,
+) -> Work:
     """Go on where the recording ends."""
     if earlier.cluster != cluster:
-        raise Refused(
+        raise RecordingRefusedError(
             f"{order.folder} holds a recording of the cluster {earlier.cluster}, and this is {cluster}: choose another "
             "folder"
         )
-    known = {At(one.topic, one.partition): one for one in earlier.ranges}
+    known = {TopicPartition(one.topic, one.partition): one for one in earlier.ranges}
     gone: list[Gone] = []
     for stretch in plan:
         at = stretch.at
         entry = known.get(at)
         if entry is None:
-            raise Refused(
+            raise RecordingRefusedError(
                 f"{at.topic}[{at.partition}] is not in the recording in {order.folder}: choose another folder"
             )
         entry.target = max(entry.end, stretch.end)
@@ -194,7 +202,7 @@ def _resumed(earlier: Manifest, plan: list[Stretch], extents: Mapping[At, Extent
                 entry.gaps.append((entry.end, first))
                 entry.end = first
                 continue
-            raise Refused(
+            raise RecordingRefusedError(
                 f"{at.topic}[{at.partition}] was recorded up to {entry.end}, and offsets {entry.end} to {first - 1} "
                 "are gone (retention). Remedy: keep this recording as it is, and record the rest into another folder",
                 topic=at.topic,

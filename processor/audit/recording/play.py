@@ -43,7 +43,7 @@ class Play:
     """else each record goes where murmur2 puts its key"""
 
 
-class Sender(Protocol):
+class PlaySender(Protocol):
     """What playing needs of a producer."""
 
     def send(
@@ -74,7 +74,7 @@ def in_order(source: Source, roles: Iterable[Role]) -> Iterator[tuple[int, Role,
 def played(
     source: Source,
     play: Play,
-    sender: Sender,
+    sender: PlaySender,
     progress: Callable[[Role], None] = lambda role: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -100,7 +100,7 @@ def played(
     return counts
 
 
-def _wait(sender: Sender, until: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+def _wait(sender: PlaySender, until: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
     while (left := until - clock()) > 0:
         sender.poll(min(left, 0.1))  # returns at once when something was delivered
         if (left := until - clock()) > 0:

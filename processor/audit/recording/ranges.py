@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.audit.sources.cluster import fetched
 from processor.audit.sources.offsets import Extent, KafkaOffsets
 from processor.audit.sources.source import RecordingError, Role, role_named
@@ -21,7 +21,7 @@ RESULTS: tuple[Role, ...] = ("decisions", "dead_letters", "alerts")
 _PLACED = re.compile(r"([A-Za-z_-]+)(?:/(\d+))?=(.+)")
 
 
-class Refused(RecordingError):
+class RecordingRefusedError(RecordingError):
     """What was asked for cannot be had, and a person must decide what to do instead."""
 
 
@@ -75,7 +75,7 @@ class Stretch:
     """What to record of one topic partition, and the offsets before it that are gone."""
 
     role: Role
-    at: At
+    at: TopicPartition
     start: int
     end: int
     gone: int = 0
@@ -85,8 +85,8 @@ class Stretch:
 def planned(
     offsets: KafkaOffsets,
     properties: Mapping[str, str | int],
-    places: Mapping[At, Role],
-    extents: Mapping[At, Extent],
+    places: Mapping[TopicPartition, Role],
+    extents: Mapping[TopicPartition, Extent],
     since: Sequence[Limit],
     until: Sequence[Limit],
 ) -> list[Stretch]:
@@ -101,7 +101,7 @@ def planned(
     ]
 
 
-def _offset(offsets: KafkaOffsets, at: At, limit: Limit, margin: int = 0) -> int | None:
+def _offset(offsets: KafkaOffsets, at: TopicPartition, limit: Limit, margin: int = 0) -> int | None:
     """The limit as an offset; None for a time after the last record."""
     if limit.time is None:
         return limit.offset
@@ -109,7 +109,12 @@ def _offset(offsets: KafkaOffsets, at: At, limit: Limit, margin: int = 0) -> int
 
 
 def _stretch(
-    offsets: KafkaOffsets, role: Role, at: At, extent: Extent, since: Sequence[Limit], until: Sequence[Limit]
+    offsets: KafkaOffsets,
+    role: Role,
+    at: TopicPartition,
+    extent: Extent,
+    since: Sequence[Limit],
+    until: Sequence[Limit],
 ) -> Stretch:
     first, stable = extent
     begin, finish = limit_for(since, role, at.partition), limit_for(until, role, at.partition)
@@ -118,7 +123,7 @@ def _stretch(
     start = first if begin is None else _offset(offsets, at, begin, MARGIN if role in RESULTS else 0)
     end = None if finish is None else _offset(offsets, at, finish)
     if begin is not None and begin.offset is not None and begin.offset < first:
-        raise Refused(
+        raise RecordingRefusedError(
             f"{at.topic}[{at.partition}]: offsets {begin.offset} to {first - 1} are gone, the topic keeps what is from "
             f"{first} on (retention). Remedy: start at {first}, or record what another copy of the topic still has",
             topic=at.topic,
@@ -145,7 +150,7 @@ def _widened(
     if begin is not None and begin.time is not None and (batch := first_batch(properties, journal)):
         start = min(start, _range(batch, one.role)[0])
         if start < extent[0]:
-            raise Refused(
+            raise RecordingRefusedError(
                 f"{one.at.topic}[{one.at.partition}]: the first batch of that time ({batch.sequence}) begins at offset "
                 f"{start}, and offsets {start} to {extent[0] - 1} are gone (retention). Remedy: ask for a later time",
                 topic=one.at.topic,

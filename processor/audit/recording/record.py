@@ -12,18 +12,18 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import Message
 
-from processor.adapters.log import At, Unreadable
+from processor.adapters.log import TopicPartition, UnreadableBatchError
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import fetched
-from processor.audit.sources.lines import TSTYPES, Line, filled
+from processor.audit.sources.lines import TSTYPES, RecordedLine, filled
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry
 from processor.audit.sources.passing import after_unreadable
 from processor.audit.sources.source import RecordingError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import digest
 
-from .plan import Gone, Order, Properties, Work, now
-from .ranges import Refused
+from .plan import Gone, Properties, RecordingOrder, Work, now
+from .ranges import RecordingRefusedError
 from .series import Series
 
 SAVE_EVERY = 0.5
@@ -51,7 +51,9 @@ def sole_writer(folder: Path) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Refused(f"another process records into {folder}: wait for it, or choose another folder") from None
+        raise RecordingRefusedError(
+            f"another process records into {folder}: wait for it, or choose another folder"
+        ) from None
     else:
         yield
     finally:
@@ -60,7 +62,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
 def carried_out(
     properties: Properties,
-    order: Order,
+    order: RecordingOrder,
     work: Work,
     progress: Callable[[int], None] = lambda offsets: None,
     clock: Callable[[], float] = time.monotonic,
@@ -103,10 +105,10 @@ def _readable(properties: Properties, work: Work, entry: RangeEntry) -> Iterator
     position = entry.end
     while True:
         try:
-            for messages in fetched(properties, At(entry.topic, entry.partition), position, entry.target):
+            for messages in fetched(properties, TopicPartition(entry.topic, entry.partition), position, entry.target):
                 position = (messages[-1].offset() or 0) + 1
                 yield messages
-        except Unreadable as problem:
+        except UnreadableBatchError as problem:
             offset = max(position, problem.offset)
             after = after_unreadable(_journal(properties, work, entry, problem), entry.role, offset, problem)
             work.gone.append(
@@ -121,21 +123,25 @@ def _readable(properties: Properties, work: Work, entry: RangeEntry) -> Iterator
         return
 
 
-def _journal(properties: Properties, work: Work, entry: RangeEntry, problem: Unreadable) -> Iterator[list[Message]]:
+def _journal(
+    properties: Properties, work: Work, entry: RangeEntry, problem: UnreadableBatchError
+) -> Iterator[list[Message]]:
     for one in work.manifest.ranges:
         if (one.role, one.partition) == ("journal", entry.partition) and entry.role in ("requests", "feedback"):
-            return fetched(properties, At(one.topic, one.partition), one.start, one.target)
+            return fetched(properties, TopicPartition(one.topic, one.partition), one.start, one.target)
     raise problem
 
 
-def _line(message: Message) -> Line:
+def _line(message: Message) -> RecordedLine:
     kind, timestamp = message.timestamp()
-    line = Line(message.topic() or "", message.partition() or 0, message.offset() or 0, TSTYPES[kind], timestamp)
+    line = RecordedLine(
+        message.topic() or "", message.partition() or 0, message.offset() or 0, TSTYPES[kind], timestamp
+    )
     headers = message.headers()
     return filled(line, message.key(), message.value(), tuple(headers) if headers else ())  # type: ignore[arg-type]
 
 
-class _Batch(msgspec.Struct):
+class _BatchIdentity(msgspec.Struct):
     lineage: str
     sequence: int
 
@@ -143,7 +149,7 @@ class _Batch(msgspec.Struct):
 def _note_head(manifest: Manifest, partition: int, value: bytes | None) -> None:
     """The journal is a chain: its last record stands for all before it."""
     try:
-        batch = msgspec.json.decode(value or b"", type=_Batch)
+        batch = msgspec.json.decode(value or b"", type=_BatchIdentity)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return
     head = Identity(batch.lineage, batch.sequence, digest(value or b"")).text()

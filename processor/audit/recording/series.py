@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from processor.audit.sources.compression import ENDINGS, Compression, compressed
-from processor.audit.sources.lines import Line, encoded
+from processor.audit.sources.lines import RecordedLine, encoded
 from processor.audit.sources.manifest import FileEntry, RangeEntry, file_hash
 from processor.audit.sources.source import RecordingError
 
@@ -29,12 +29,12 @@ class Series:
     def __init__(self, folder: Path, entry: RangeEntry, compression: Compression, split_size: int) -> None:
         self._folder, self._entry = folder, entry
         self._compression, self._split_size = compression, split_size
-        self._lines: list[Line] = []
+        self._lines: list[RecordedLine] = []
         self._held = 0
         self._file: IO[bytes] | None = None
         self._hash: Hash = sha256()
 
-    def add(self, line: Line, size: int) -> None:
+    def add(self, line: RecordedLine, size: int) -> None:
         """Take a line; ``size`` is about what it will weigh."""
         self._lines.append(line)
         self._held += size

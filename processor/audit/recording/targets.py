@@ -9,7 +9,7 @@ from processor.audit.sources.offsets import KafkaOffsets
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import RecordingError, Role, Source, role_named
 
-from .ranges import Refused
+from .ranges import RecordingRefusedError
 
 
 def targets(source: Source, roles: Iterable[Role], into: Sequence[str]) -> dict[Role, str]:
@@ -51,7 +51,7 @@ def check_targets(
     counts = KafkaOffsets(properties).partitions(list(named.values()))
     for role, topic in named.items():
         if topic in recorded and not elsewhere and not into_the_same:
-            raise Refused(
+            raise RecordingRefusedError(
                 f"{topic} is what was recorded: playing into it would decide everything again. Name other topics with "
                 "--into, or say --yes-into-the-same"
             )
@@ -59,7 +59,7 @@ def check_targets(
             raise RecordingError(f"there is no topic {topic}: create it, or name others with --into")
         most = max(source.partitions(role), default=-1)
         if same_partitions and most >= counts[topic]:
-            raise Refused(
+            raise RecordingRefusedError(
                 f"{topic} has {counts[topic]} partitions and the recording goes to number {most}: create the topic "
                 f"with {most + 1}, or leave out --same-partitions"
             )

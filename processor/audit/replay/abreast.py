@@ -9,12 +9,12 @@ from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import TypeVar
 
-from processor.core.stream.step import Given, Outcome
+from processor.core.stream.step import Given, StepResult
 
 from .replay import stepped
 
 R = TypeVar("R")
-Stepping = Generator[Given, Outcome | Exception, R]
+Stepping = Generator[Given, StepResult | Exception, R]
 """Goes through a partition: says what is to be stepped next, is told what that leads to, and ends with a result."""
 
 MOST = 4
@@ -23,11 +23,11 @@ ENOUGH = 2_000
 """A batch of so many records gains nothing from company, and leaves the processor's cache while it waits for some."""
 
 
-def abreast(partitions: Iterable[Stepping[R]]) -> list[R]:
+def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
     """The results, in order. In memory are the states of ``MOST`` partitions at most, and a batch of each."""
     coming = enumerate(partitions)
     results: dict[int, R] = {}
-    under_way: list[tuple[int, Stepping[R], Outcome | Exception | None]] = []
+    under_way: list[tuple[int, Stepping[R], StepResult | Exception | None]] = []
     while True:
         under_way += [(number, one, None) for number, one in islice(coming, MOST - len(under_way))]
         if not under_way:

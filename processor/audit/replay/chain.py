@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from processor.adapters.log import Record
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
 
-from .findings import Finding, NotAuditable
+from .findings import Finding, NotAuditableError
 
 
 def journal_record(topic: str, partition: int, record: Record) -> JournalRecord | Finding:
     """The record decoded, or what is wrong with it. Raises NotAuditable for one of a later version."""
     try:
         return JournalRecord.decode(record.value or b"")
-    except IncompatibleState as error:
+    except IncompatibleStateError as error:
         if "is of form" in str(error):
             place = f"{topic} [{partition}] at {record.offset}"
-            raise NotAuditable(f"{place}: {error}", partition=partition) from None
+            raise NotAuditableError(f"{place}: {error}", partition=partition) from None
         return Finding(
             kind="journal-unreadable", topic=topic, partition=partition, offset=record.offset, text=str(error)
         )
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainLink:
     """A record of the chain, and where it stands."""
 
     record: JournalRecord
@@ -44,17 +44,17 @@ class Chain:
 
     topic: str
     partition: int
-    last: Link | None = None
-    _broken: tuple[Link, Link] | None = None
+    last: ChainLink | None = None
+    _broken: tuple[ChainLink, ChainLink] | None = None
     links: int = 0
     heads: list[Identity] = field(default_factory=list)
     """the last state of each lineage that has ended"""
 
-    def begins(self, link: Link) -> bool:
+    def begins(self, link: ChainLink) -> bool:
         """Whether this record begins a lineage."""
         return self.last is None or self.last.record.lineage != link.record.lineage
 
-    def follow(self, link: Link) -> list[Finding]:
+    def follow(self, link: ChainLink) -> list[Finding]:
         """Add a record. Raises NotAuditable where the beginning is not there."""
         self.links += 1
         before, self.last = self.last, link
@@ -66,7 +66,7 @@ class Chain:
             if record.sequence == 1 and record.previous in ("", GENESIS):
                 return found
             if before is None:
-                raise NotAuditable(
+                raise NotAuditableError(
                     f"the journal at hand starts with batch {record.sequence} at offset {link.offset} of {self.topic} "
                     f"[{self.partition}]: what was before is not recorded or no longer kept. Record the journal from "
                     "its beginning, or start the audit at a snapshot (--from-snapshot).",
@@ -101,7 +101,7 @@ class Chain:
             )
         ]
 
-    def _altered(self, link: Link, why: str, recorded: str = "") -> Finding:
+    def _altered(self, link: ChainLink, why: str, recorded: str = "") -> Finding:
         return Finding(
             kind="journal-altered",
             topic=self.topic,
@@ -114,7 +114,7 @@ class Chain:
             follows=f"digest {link.digest} of the record at offset {link.offset}",
         )
 
-    def _gap(self, link: Link, text: str) -> Finding:
+    def _gap(self, link: ChainLink, text: str) -> Finding:
         return Finding(
             kind="journal-gap",
             topic=self.topic,

@@ -81,7 +81,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """which input is missing or changed, or what else led to it, as far as that is known"""
 
 
-class NotAuditable(GForceError):
+class NotAuditableError(GForceError):
     """The record does not hold what an audit needs; the message says what, and what to do about it."""
 
     def __init__(self, text: str, *, partition: int = -1) -> None:

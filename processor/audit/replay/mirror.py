@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from processor.core.stream.entry import Parked, Pending, decode_entry
 from processor.core.stream.expiry import DueSlot, due_slots, ids_of
-from processor.core.stream.step import Asked, Outcome
+from processor.core.stream.step import DecodedBatch, StepResult
 from processor.core.stream.writes import ID_BYTES
 
 _SIZE16, _SIZE32, _SLAB = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">IQI")
@@ -15,14 +15,14 @@ _SET_ENTRY, _DELETE_ENTRY, _SET_FIELD, _DELETE_FIELD, _SET_SLAB, _DROP_SLAB = b"
 
 
 @dataclass
-class Mirror:
+class MemoryState:
     """Entries, fields and slabs; as large as the state and no larger, however long the stream."""
 
     entries: dict[bytes, bytes] = field(default_factory=dict)
     fields: dict[bytes, bytes] = field(default_factory=dict)
     slabs: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
-    def of(self, asked: Asked) -> dict[bytes, bytes]:
+    def of(self, asked: DecodedBatch) -> dict[bytes, bytes]:
         """Those of the entries asked for that there are. A step needs no copy of them: ``entries`` will do."""
         ids = [id for part in (asked.requests, asked.feedback) for _, _, id in part]
         return {id: self.entries[id] for id in ids if id in self.entries}
@@ -36,7 +36,7 @@ class Mirror:
         slab = self.slabs.get(slot, {})
         return dict.fromkeys(ids_of(b"".join([slab[sequence] for sequence in sorted(slab)])))
 
-    def follow(self, outcome: Outcome) -> None:
+    def follow(self, outcome: StepResult) -> None:
         """Apply what a step has led to."""
         entries = self.entries
         for id, value in outcome.entries.items():

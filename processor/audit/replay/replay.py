@@ -20,25 +20,25 @@ from processor.core.stream.partition import Partition
 from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
-    Asked,
+    DecodedBatch,
     Given,
-    Outcome,
-    Raw,
+    InputRecord,
+    StepResult,
     advanced,
-    apart,
     decode,
     due_slot,
+    split_by_source,
     steps,
 )
 from processor.core.stream.tenant import Tenant, fields_by_tenant
 
-from .chain import Chain, Link, journal_record
-from .findings import Finding, NotAuditable
-from .mirror import Mirror
+from .chain import Chain, ChainLink, journal_record
+from .findings import Finding, NotAuditableError
+from .mirror import MemoryState
 from .rules import Override, RuleBook, Secrets, digest_of
-from .tapes import Tape
+from .tapes import InputCursor
 
-Transform = Callable[[JournalRecord, Asked], Asked]
+Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
 """Changes what a batch asks for, between decoding and stepping: leave an expert out, hold labels back."""
 
 
@@ -46,9 +46,9 @@ Transform = Callable[[JournalRecord, Asked], Asked]
 class Start:
     """Where a replay begins that does not begin at the beginning: the state after a batch."""
 
-    link: Link
+    link: ChainLink
     partition: Partition
-    mirror: Mirror
+    mirror: MemoryState
     book: RuleBook
 
 
@@ -60,16 +60,16 @@ class ReplayedBatch:
     """of the journal record"""
     journal: JournalRecord
     identity: Identity
-    raws: list[Raw]
+    raws: list[InputRecord]
     """requests first, then feedback, each in order of offset"""
     before: Partition
     """the state this batch started from; that of the last batch that could be recomputed once the state is lost"""
     exact: bool = True
     """every input is what was processed"""
-    asked: Asked | None = None
+    asked: DecodedBatch | None = None
     entries: Mapping[bytes, bytes] = field(default_factory=dict)
     """what was stored, before the batch, of the decisions it asks for, as far as anything was; see ``keep_entries``"""
-    outcome: Outcome | None = None
+    outcome: StepResult | None = None
     """None where the state before this batch is not known"""
     findings: list[Finding] = field(default_factory=list)
 
@@ -89,7 +89,7 @@ class Replay:
     transform: Transform | None = None
     codec: Codec | None = None
     start: Start | None = None
-    drawn: Callable[[JournalRecord, Asked, RuleBook], Mapping[str, Mapping[str, Drawn]]] | None = None
+    drawn: Callable[[JournalRecord, DecodedBatch, RuleBook], Mapping[str, Mapping[str, Drawn]]] | None = None
     """what was drawn according to the record, by tenant and decision, for tenants whose seed is not known"""
     keep_entries: bool = False
     """have batches say what was stored before them; the mirror has moved on when they are seen"""
@@ -97,10 +97,10 @@ class Replay:
     def __post_init__(self) -> None:
         self.topic = self.source.topic("journal")
         self.chain = Chain(self.topic, self.number)
-        self.tapes = [Tape(self.source, role, self.number) for role in ("requests", "feedback")]
+        self.tapes = [InputCursor(self.source, role, self.number) for role in ("requests", "feedback")]
         self.lost = ""
         """why the state is no longer known; nothing is recomputed from then on"""
-        self.mirror, self.book = Mirror(), RuleBook(self.secrets, self.override)
+        self.mirror, self.book = MemoryState(), RuleBook(self.secrets, self.override)
         self.partition: Partition | None = None
         self._carried: list[Finding] = []
         if self.start is not None:
@@ -131,7 +131,7 @@ class Replay:
         for record in self.source.read("journal", self.number, first):
             journal = self._decoded(record)
             if journal is not None:
-                yield self._batch(Link(journal, record.offset, digest(record.value or b"")))
+                yield self._batch(ChainLink(journal, record.offset, digest(record.value or b"")))
 
     def recompute(self, batch: ReplayedBatch) -> None:
         """Step the batch by itself, unless the state is lost."""
@@ -148,10 +148,10 @@ class Replay:
         drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
         return Given(batch.before, asked, entries, due, journal.clock, terms, journal.acknowledged, drawn)
 
-    def take(self, batch: ReplayedBatch, outcome: Outcome | Exception) -> None:
+    def take(self, batch: ReplayedBatch, outcome: StepResult | Exception) -> None:
         """Go on from what the batch leads to, or without a state if it cannot be recomputed."""
         if isinstance(outcome, Exception):
-            if isinstance(outcome, NotAuditable) or self.override is not None or self.transform is not None:
+            if isinstance(outcome, NotAuditableError) or self.override is not None or self.transform is not None:
                 raise outcome
             self.lose(f"batch {batch.journal.sequence} cannot be recomputed")
             batch.findings.append(self._failed(batch, outcome))
@@ -174,7 +174,7 @@ class Replay:
         self._carried.append(found)  # if it was one of ours, the chain has a gap now
         return None
 
-    def _batch(self, link: Link) -> ReplayedBatch:
+    def _batch(self, link: ChainLink) -> ReplayedBatch:
         journal = link.record
         findings, self._carried = self._carried, []
         if self.chain.begins(link):
@@ -190,7 +190,7 @@ class Replay:
 
     def _begin(self, journal: JournalRecord) -> None:
         """A new lineage forgets everything and may read its inputs again."""
-        self.lost, self.mirror, self.book = "", Mirror(), RuleBook(self.secrets, self.override)
+        self.lost, self.mirror, self.book = "", MemoryState(), RuleBook(self.secrets, self.override)
         self.partition = Partition(self.number, journal.partitions, Identity(journal.lineage, 0, GENESIS))
         for tape, part in zip(self.tapes, (journal.requests, journal.feedback), strict=True):
             tape.wind(part.start)
@@ -205,7 +205,7 @@ class Replay:
 
     # What the journal says
 
-    def _configurations(self, link: Link) -> list[Finding]:
+    def _configurations(self, link: ChainLink) -> list[Finding]:
         journal, found = link.record, []
         for name, text in journal.configs.items():
             self.book.configs[name] = text
@@ -240,15 +240,15 @@ class Replay:
             return
         own = fields_by_tenant(self.mirror.fields)
         tenants = {
-            name: Tenant.from_fields(tenant.number, own[tenant.number], self.book.rules_for)
+            name: Tenant.from_fields(tenant.number, own[tenant.number], self.book.settings_for)
             if affected(tenant)
             else tenant
             for name, tenant in self.partition.tenants.items()
         }
         self.partition = replace(self.partition, tenants=tenants)
 
-    def _raws(self, journal: JournalRecord) -> tuple[list[Raw], bool, list[Finding]]:
-        raws: list[Raw] = []
+    def _raws(self, journal: JournalRecord) -> tuple[list[InputRecord], bool, list[Finding]]:
+        raws: list[InputRecord] = []
         exact, findings = True, []
         sources = ((REQUESTS, journal.requests), (FEEDBACK, journal.feedback))
         for tape, (source, part) in zip(self.tapes, sources, strict=True):
@@ -265,7 +265,7 @@ class Replay:
             findings += taken.findings
             exact &= taken.exact
             if self.codec is None:
-                raws += [Raw(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in taken.records]
+                raws += [InputRecord(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in taken.records]
             else:
                 raws += [raw_of(source, record, self.codec) for record in taken.records]
         return raws, exact, findings
@@ -284,10 +284,12 @@ class Replay:
 
     # What follows
 
-    def _asked(self, batch: ReplayedBatch) -> Asked:
+    def _asked(self, batch: ReplayedBatch) -> DecodedBatch:
         journal = batch.journal
         poison = {(source, offset) for source, offset in journal.poison}
-        asked = decode(*apart(batch.raws), self.number, journal.partitions, journal.now, self.book.in_force(), poison)
+        asked = decode(
+            *split_by_source(batch.raws), self.number, journal.partitions, journal.now, self.book.in_force(), poison
+        )
         return asked if self.transform is None else self.transform(journal, asked)
 
     def _recompute(self, batch: ReplayedBatch) -> None:
@@ -306,7 +308,7 @@ class Replay:
         )
 
 
-def stepped(given: Sequence[Given]) -> list[Outcome | Exception]:
+def stepped(given: Sequence[Given]) -> list[StepResult | Exception]:
     """What batches of different partitions lead to. Whatever the record holds, only the one at fault says so."""
     try:
         return [*steps(given)]

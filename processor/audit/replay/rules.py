@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from processor.core.errors import GForceError, InvalidInput
+from processor.core.errors import GForceError, InvalidInputError
 from processor.core.settings import Settings
 from processor.core.stream.events import Limits
-from processor.core.stream.step import Terms
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.step import StreamSettings
+from processor.core.stream.tenant import TenantSettings
 from processor.core.watching.watch import WatchSettings
 from processor.runtime.config import Config, canonical, digest, tenant_settings
 from processor.runtime.config.tenants import check_seed, derived_seed
 from processor.runtime.config.values import Secret
 
-from .findings import NotAuditable
+from .findings import NotAuditableError
 
 CONFIGURATION_VERSION = 1
 LATER_LIMITS = {"max_choices": 0}
@@ -30,7 +30,7 @@ LATER_LIMITS = {"max_choices": 0}
 NO_SEED = bytes(16)
 """Stands for a seed nobody gave us; nothing is drawn with it."""
 
-Override = Callable[[str, TenantRules], TenantRules]
+Override = Callable[[str, TenantSettings], TenantSettings]
 
 
 def commitment(seed: bytes) -> str:
@@ -79,16 +79,16 @@ class Secrets:
         try:
             text = path.read_text()
         except OSError as error:
-            raise InvalidInput(f"the seed file {path} cannot be read: {error.strerror}") from None
+            raise InvalidInputError(f"the seed file {path} cannot be read: {error.strerror}") from None
         if "=" not in text:
             return cls(masters=(_checked(text.strip(), path),))
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"the seed file {path} is not TOML: {error}") from None
+            raise InvalidInputError(f"the seed file {path} is not TOML: {error}") from None
         named = document.get("tenants", {})
         if not isinstance(named, dict) or not set(document) <= {"seed", "tenants"}:
-            raise InvalidInput(f'the seed file {path} may hold seed = "…" and [tenants] with name = "…" only')
+            raise InvalidInputError(f'the seed file {path} may hold seed = "…" and [tenants] with name = "…" only')
         return cls(
             masters=_listed(document.get("seed", []), path),
             tenants={name: _listed(seeds, path) for name, seeds in named.items()},
@@ -117,7 +117,7 @@ def _listed(seeds: Any, path: Path) -> tuple[str, ...]:
 
 def _checked(seed: Any, path: Path) -> str:
     if not isinstance(seed, str):
-        raise InvalidInput(f"the seed file {path} holds something that is not a seed in hexadecimal")
+        raise InvalidInputError(f"the seed file {path} holds something that is not a seed in hexadecimal")
     check_seed(Secret(seed))
     return seed
 
@@ -128,7 +128,7 @@ def digest_of(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class RecordedTerms(Terms):
+class RecordedTerms(StreamSettings):
     """Terms as the journal has them, to the letter."""
 
     recorded: str = ""
@@ -152,7 +152,7 @@ class RuleBook:
     """tenants, each with the digest of its rules"""
     seedless: set[str] = field(default_factory=set)
     """tenants whose seed nobody gave us"""
-    _rules: dict[tuple[str, str], TenantRules] = field(default_factory=dict)
+    _rules: dict[tuple[str, str], TenantSettings] = field(default_factory=dict)
     _terms: RecordedTerms | None = None
 
     def set_terms(self, text: str) -> None:
@@ -165,13 +165,13 @@ class RuleBook:
             if unknown := document.keys() - {"limits", "max_future", "slot", "sweep"}:
                 raise ValueError(f"they hold {', '.join(sorted(unknown))}, which a later version knows")
         except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-            raise NotAuditable(f"the journal's terms cannot be read by this version: {error}") from None
+            raise NotAuditableError(f"the journal's terms cannot be read by this version: {error}") from None
         self.terms, self._rules = text, {}
-        self._terms = RecordedTerms(self.limits, self.rules_for, max_future, slot, sweep, recorded=text)
+        self._terms = RecordedTerms(self.limits, self.settings_for, max_future, slot, sweep, recorded=text)
 
-    def in_force(self) -> Terms:
+    def in_force(self) -> StreamSettings:
         if self._terms is None:
-            raise NotAuditable(
+            raise NotAuditableError(
                 "the journal at hand does not hold the terms (limits, width of slots) it was made under: they are in "
                 "the first record of the lineage. Record the journal from its beginning."
             )
@@ -183,11 +183,11 @@ class RuleBook:
 
     def words(self) -> set[str]:
         """Labels and groups that the configurations name."""
-        known = [rules.settings for tenant in self.assigned if (rules := self.rules_for(tenant))]
+        known = [rules.settings for tenant in self.assigned if (rules := self.settings_for(tenant))]
         return {word for settings in known for word in (*settings.labels, *settings.groups)}
 
-    def rules_for(self, tenant: str) -> TenantRules | None:
-        """As ``Terms.rules_for``: None for a tenant that was not accepted."""
+    def settings_for(self, tenant: str) -> TenantSettings | None:
+        """As ``StreamSettings.settings_for``: None for a tenant that was not accepted."""
         assigned = self.assigned.get(tenant)
         if assigned is None:
             return None
@@ -196,31 +196,31 @@ class RuleBook:
             known = self._rules[tenant, assigned] = self._worked_out(tenant, assigned)
         return known
 
-    def _worked_out(self, tenant: str, assigned: str) -> TenantRules:
+    def _worked_out(self, tenant: str, assigned: str) -> TenantSettings:
         text = self.configs.get(assigned)
         if text is None or digest_of(text) != assigned:
             text = self.secrets.canonical(tenant, assigned) or text
         if text is None:
-            raise NotAuditable(
+            raise NotAuditableError(
                 f'the configuration {assigned} of tenant "{tenant}" is missing: it is in the journal where it first '
                 "came into force. Record the journal from its beginning, or give the configuration with --config."
             )
         rules = self._parsed(tenant, assigned, text)
         return self.override(tenant, rules) if self.override else rules
 
-    def _parsed(self, tenant: str, assigned: str, text: str) -> TenantRules:
+    def _parsed(self, tenant: str, assigned: str, text: str) -> TenantSettings:
         """The inverse of ``config.canonical``."""
         try:
             document = json.loads(text)
             version = document["version"]
             if version != CONFIGURATION_VERSION:
-                raise NotAuditable(
+                raise NotAuditableError(
                     f'the configuration of tenant "{tenant}" is of version {version} and this version of gforce reads '
                     f"{CONFIGURATION_VERSION}: use a later one"
                 )
             seed = self.secrets.seed(tenant, document["seed_commitment"])
             (self.seedless.discard if seed else self.seedless.add)(tenant)
-            return TenantRules(
+            return TenantSettings(
                 settings=msgspec.convert(document["settings"], Settings),
                 seed=seed or NO_SEED,
                 digest=assigned,
@@ -235,4 +235,6 @@ class RuleBook:
                 max_choices=self.limits.max_choices,
             )
         except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-            raise NotAuditable(f'the configuration {assigned} of tenant "{tenant}" cannot be read: {error}') from None
+            raise NotAuditableError(
+                f'the configuration {assigned} of tenant "{tenant}" cannot be read: {error}'
+            ) from None

@@ -14,7 +14,7 @@ MOST_PARTITIONS = 4_096
 LOOKED_AT = 200
 
 
-class Lane:
+class PartitionCursor:
     """One partition of an output topic, with records put back that were read too early."""
 
     def __init__(self, records: Iterator[Record]) -> None:
@@ -38,7 +38,7 @@ class Lane:
             yield record
 
 
-class Shelf:
+class OutputReader:
     """An output topic. Outputs are partitioned by key and may have another number of partitions than the inputs."""
 
     def __init__(self, source: Source, role: Role, number: int, partitions: int) -> None:
@@ -48,16 +48,16 @@ class Shelf:
         self.count = partition_count(source, role, there, partitions)
         self.alike = self.count == partitions
         """the partitions are those of the inputs, so that one of them holds exactly what is wanted"""
-        self.lanes = {j: Lane(self._of_mine(j)) for j in ([number] if self.alike else there)}
+        self.lanes = {j: PartitionCursor(self._of_mine(j)) for j in ([number] if self.alike else there)}
 
-    def lane(self, key: bytes) -> Lane:
+    def lane(self, key: bytes) -> PartitionCursor:
         """Where records of this key are."""
         where = self._number if self.alike else partition_of(key, self.count)
-        return self.lanes.setdefault(where, Lane(iter(())))
+        return self.lanes.setdefault(where, PartitionCursor(iter(())))
 
     def start(self, offset: int) -> None:
         """Read again, from this offset of the one partition."""
-        self.lanes = {self._number: Lane(self._of_mine(self._number, offset))}
+        self.lanes = {self._number: PartitionCursor(self._of_mine(self._number, offset))}
 
     def _of_mine(self, partition: int, start: int = 0) -> Iterator[Record]:
         records = self._source.read(self._role, partition, start)

@@ -9,14 +9,14 @@ import msgspec
 
 from processor.adapters.log import Record
 from processor.audit.sources.source import Source
-from processor.core.errors import ForeignRecordError, IncompatibleState
+from processor.core.errors import ForeignRecordError, IncompatibleStateError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest, state_digest
 from processor.core.stream.partition import HEAD, partition_from_fields
 
-from .chain import Chain, Link, journal_record
-from .findings import Finding, NotAuditable
-from .mirror import Mirror, boundaries
+from .chain import Chain, ChainLink, journal_record
+from .findings import Finding, NotAuditableError
+from .mirror import MemoryState, boundaries
 from .replay import Start
 from .rules import RuleBook, Secrets
 
@@ -27,7 +27,7 @@ FROZEN = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChangelogBatch:
     """One batch of the changelog."""
 
     offset: int
@@ -39,7 +39,7 @@ class Entry:
     writes: bytes
 
 
-def entries(source: Source, number: int, foreign: list[Finding] | None = None) -> Iterator[Entry]:
+def entries(source: Source, number: int, foreign: list[Finding] | None = None) -> Iterator[ChangelogBatch]:
     """Whole batches, in order. A batch whose beginning is not there is left out; ``foreign`` gets what is not ours."""
     parts: list[ChangelogRecord] = []
     for record in source.read("changelog", number):
@@ -52,7 +52,7 @@ def entries(source: Source, number: int, foreign: list[Finding] | None = None) -
         if [part.part for part in parts] == list(range(piece.parts)):
             identity = Identity(piece.lineage, piece.sequence, piece.digest)
             writes = b"".join(part.writes for part in parts)
-            yield Entry(record.offset, identity, piece.previous, parts[0].snapshot, writes)
+            yield ChangelogBatch(record.offset, identity, piece.previous, parts[0].snapshot, writes)
 
 
 def _decoded(source: Source, record: Record, foreign: list[Finding]) -> ChangelogRecord | None:
@@ -64,9 +64,9 @@ def _decoded(source: Source, record: Record, foreign: list[Finding]) -> Changelo
     except ForeignRecordError as error:
         foreign.append(Finding(kind="foreign-record", topic=topic, partition=partition, offset=offset, text=str(error)))
         return None
-    except IncompatibleState as error:
+    except IncompatibleStateError as error:
         place = f"{source.topic('changelog')} [{record.partition}] at {record.offset}"
-        raise NotAuditable(f"{place}: {error}", partition=record.partition) from None
+        raise NotAuditableError(f"{place}: {error}", partition=record.partition) from None
 
 
 def own_writes(writes: bytes, previous: str, wanted: str) -> bytes | None:
@@ -90,14 +90,14 @@ class Changelog:
         self._foreign: list[Finding] = []
         self._entries = entries(source, number, self._foreign)
         self._gaps = source.gaps("changelog", number)
-        self._held: Entry | None = None
+        self._held: ChangelogBatch | None = None
         self._met = False
         self._passed = -1
         """offset of the last entry that was read and is no longer held"""
         self.trimmed = 0
         """batches whose writes were gone before they could be recorded"""
 
-    def of(self, journal: JournalRecord) -> Entry | None:
+    def of(self, journal: JournalRecord) -> ChangelogBatch | None:
         """The entry of this batch, if it is kept."""
         while (entry := self._held or next(self._entries, None)) is not None:
             self._held = None
@@ -124,7 +124,9 @@ class Changelog:
         foreign, self._foreign[:] = list(self._foreign), []
         return foreign + self._compared(entry, journal, identity, own)
 
-    def _compared(self, entry: Entry | None, journal: JournalRecord, identity: Identity, own: bytes) -> list[Finding]:
+    def _compared(
+        self, entry: ChangelogBatch | None, journal: JournalRecord, identity: Identity, own: bytes
+    ) -> list[Finding]:
         if entry is None:
             if self._gone():
                 self.trimmed += 1
@@ -137,7 +139,7 @@ class Changelog:
             return [self._finding(journal, entry.offset, "its writes are not those that follow from the record")]
         return []
 
-    def unlike(self, journal: JournalRecord, entry: Entry) -> list[Finding]:
+    def unlike(self, journal: JournalRecord, entry: ChangelogBatch) -> list[Finding]:
         return [self._finding(journal, entry.offset, "no part of its writes has the state digest of the journal")]
 
     def _finding(self, journal: JournalRecord, offset: int | None, text: str, cause: str = "") -> Finding:
@@ -159,7 +161,7 @@ def start_at(source: Source, number: int, batch: int, secrets: Secrets) -> tuple
     What was found on the way: the chain is walked from its beginning as far as the journal reaches back.
     """
     if not source.has("changelog"):
-        raise NotAuditable("to start at a snapshot the changelog must be recorded as well", partition=number)
+        raise NotAuditableError("to start at a snapshot the changelog must be recorded as well", partition=number)
     mirror, last = _restored(source, number, batch)
     book = RuleBook(secrets)
     link, findings = _walked(source, number, last.identity, book)
@@ -169,13 +171,13 @@ def start_at(source: Source, number: int, batch: int, secrets: Secrets) -> tuple
         if name.startswith(b"t"):
             _, tenant, _, _, _, recorded, *_ = msgspec.msgpack.decode(value)
             book.assigned[tenant] = recorded
-    partition = partition_from_fields(number, partitions, link.identity, mirror.fields, book.rules_for)
+    partition = partition_from_fields(number, partitions, link.identity, mirror.fields, book.settings_for)
     return Start(link, partition, mirror, book), findings
 
 
-def _restored(source: Source, number: int, batch: int) -> tuple[Mirror, Entry]:
+def _restored(source: Source, number: int, batch: int) -> tuple[MemoryState, ChangelogBatch]:
     """Apply the changelog until a whole state is there, at the batch before the wanted one or later."""
-    mirror, last, whole, next_look = Mirror(), None, False, 0
+    mirror, last, whole, next_look = MemoryState(), None, False, 0
     for entry in entries(source, number):
         sequence = entry.identity.sequence
         follows = last is not None and (entry.identity.lineage, sequence, entry.previous) == (
@@ -185,7 +187,7 @@ def _restored(source: Source, number: int, batch: int) -> tuple[Mirror, Entry]:
         )
         begins = (sequence == 1 and batch > 0) or (entry.snapshot and not (whole and follows))
         if begins:
-            mirror, whole, next_look = Mirror(), sequence == 1, sequence
+            mirror, whole, next_look = MemoryState(), sequence == 1, sequence
         elif not follows:
             last = None
             continue
@@ -197,19 +199,19 @@ def _restored(source: Source, number: int, batch: int) -> tuple[Mirror, Entry]:
         if whole and sequence >= max(batch - 1, 1):
             return mirror, entry
     if last is None or not whole:
-        raise NotAuditable(
+        raise NotAuditableError(
             f"the changelog of partition {number} at hand holds no whole snapshot"
             + (f" before batch {batch}" if batch else "")
             + ": record it from its beginning, or audit from the first batch (without --from-snapshot)",
             partition=number,
         )
-    raise NotAuditable(
+    raise NotAuditableError(
         f"the changelog of partition {number} ends with batch {last.identity.sequence}, before {batch}",
         partition=number,
     )
 
 
-def _wanting(mirror: Mirror) -> str:
+def _wanting(mirror: MemoryState) -> str:
     head = mirror.fields.get(HEAD)
     if head is None:
         return "no head"
@@ -221,7 +223,7 @@ def _wanting(mirror: Mirror) -> str:
     return mirror.wanting(pending, parked)
 
 
-def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tuple[Link, list[Finding]]:
+def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tuple[ChainLink, list[Finding]]:
     """The chain up to the batch a state is of, and the configurations on the way."""
     topic = source.topic("journal")
     chain, findings = Chain(topic, number), list[Finding]()
@@ -230,7 +232,7 @@ def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tu
         if isinstance(journal, Finding):
             findings.append(journal)
             continue
-        link = Link(journal, record.offset, digest(record.value or b""))
+        link = ChainLink(journal, record.offset, digest(record.value or b""))
         if chain.last is None and journal.sequence > 1:
             chain.last = link  # the window begins here: nothing before it to be held against
         else:
@@ -238,13 +240,13 @@ def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tu
         book.configs.update(journal.configs)
         if (journal.lineage, journal.sequence) == (wanted.lineage, wanted.sequence):
             if link.digest != wanted.digest:
-                raise NotAuditable(
+                raise NotAuditableError(
                     f"the snapshot is of {wanted.text()} and the journal has {link.identity.text()} there: they are "
                     "not of the same history",
                     partition=number,
                 )
             return link, findings
-    raise NotAuditable(
+    raise NotAuditableError(
         f"the journal at hand does not hold batch {wanted.sequence} of lineage {wanted.lineage}, which the snapshot "
         "was taken at",
         partition=number,

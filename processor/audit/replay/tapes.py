@@ -17,7 +17,7 @@ from processor.adapters.log import Record
 from processor.audit.sources.source import Role, Source
 from processor.core.stream.journal import JournalRecord, Range, record_hash, record_hashes
 
-from .findings import Finding, Kind, NotAuditable
+from .findings import Finding, Kind, NotAuditableError
 from .restoring import REACH, Restored, restored
 
 HASH = 8
@@ -60,7 +60,7 @@ class Skipped(msgspec.Struct, frozen=True):
         return f"{self.topic} [{self.partition}]: {what} skipped by an operator, {why}{here}"
 
 
-class Tape:
+class InputCursor:
     """One input of one partition, read forward once; a new lineage may wind it back."""
 
     def __init__(self, source: Source, role: Role, partition: int) -> None:
@@ -139,14 +139,14 @@ class Tape:
         needs = f"batch {journal.sequence} was made from offsets {part.start} to {part.next - 1} of {what}"
         low = self._bounds[0] if self._bounds else self._first
         if low is not None and part.start < low and (self._bounds or self._first_of(part)):
-            raise NotAuditable(
+            raise NotAuditableError(
                 f"{needs}, and what is here starts at {low}: older records were not recorded or no longer kept "
                 "(retention). Start the audit at a snapshot (--from-snapshot), and keep the inputs as long as audits "
                 "need them.",
                 partition=self.number,
             )
         if self._bounds and part.next > self._bounds[1]:
-            raise NotAuditable(
+            raise NotAuditableError(
                 f"{needs}, and what is here ends at {self._bounds[1]}: record the inputs up to there as well",
                 partition=self.number,
             )
@@ -173,7 +173,7 @@ def _hashes(part: Range) -> bytes:
 class _Differences:
     """A range whose records are not those that were processed: which, and can they be had back?"""
 
-    tape: Tape
+    tape: InputCursor
     journal: JournalRecord
     part: Range
     records: list[Record]

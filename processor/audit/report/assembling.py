@@ -20,7 +20,7 @@ from processor.core.figures.confidence import interval
 from processor.core.rules.estimates import estimate
 from processor.core.stream.tenant import Tenant
 from processor.runtime.telemetry.figures import Estimate, TenantFigures
-from processor.runtime.telemetry.measuring import Case, measured
+from processor.runtime.telemetry.measuring import TenantSnapshot, measured
 from processor.runtime.telemetry.window_figures import ALPHA
 
 from .collecting import Collection, TenantCollection
@@ -40,7 +40,7 @@ from .data import (
     Verification,
 )
 from .first_page import statements
-from .moments import so_far, stretches
+from .moments import cumulative, intervals
 from .redaction import Redaction
 from .words import (
     DEAD_REASONS,
@@ -188,8 +188,8 @@ def _tenant(seen: TenantCollection, partial: str, redaction: Redaction | None) -
         partial=partial,
         first=seen.first,
         last=seen.last,
-        so_far=so_far(seen),
-        stretches=stretches(seen),
+        so_far=cumulative(seen),
+        stretches=intervals(seen),
         alerts=[
             AlertLine(
                 at=alert.at,
@@ -219,7 +219,7 @@ def _tenant(seen: TenantCollection, partial: str, redaction: Redaction | None) -
 
 
 def _figures(seen: TenantCollection, tenant: Tenant) -> TenantFigures:
-    figures = measured([Case.of(seen.partition, tenant, seen.clock)])[0]
+    figures = measured([TenantSnapshot.of(seen.partition, tenant, seen.clock)])[0]
     axes, settings = tenant.learner.state.axes, tenant.rules.settings
     least = float("nan")
     if axes.groups and axes.experts:

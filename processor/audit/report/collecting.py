@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from processor.adapters.codec import Codec
-from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.pool import Progress
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.replay.shelves import Shelf
+from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import RecordingError, Source
 from processor.audit.verify.decisions import Decisions
-from processor.audit.whatif.ledger import Labelled, Ledger, Opened
+from processor.audit.whatif.ledger import LabelledDecision, Ledger, RecordedDecision
 from processor.core.cases import Drawn
 from processor.core.counting.axes import Axes
 from processor.core.counting.counters import Counters
 from processor.core.stream.entry import entry_id
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import REQUESTS, Asked
+from processor.core.stream.step import REQUESTS, DecodedBatch
 from processor.core.stream.tenant import Tenant
 from processor.core.watching.alert_events import AlertEvent
 
@@ -52,7 +52,7 @@ class Example:
     order: bytes
     at: int
     said: Mapping[str, str]
-    made: Opened
+    made: RecordedDecision
     label: str | None = None
 
 
@@ -143,21 +143,23 @@ class _Collecting:
                 self.batches, self.until, self.reached = self.batches + 1, batch.clock, self.replay.partition
                 progress(self.replay.read - read)
                 read = self.replay.read
-        except (NotAuditable, RecordingError) as reason:
+        except (NotAuditableError, RecordingError) as reason:
             self.result.ended = str(reason)
         self._end()
         return self.result
 
-    def _drawn(self, journal: JournalRecord, asked: Asked, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
+    def _drawn(self, journal: JournalRecord, asked: DecodedBatch, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
         tenants = without_seed(asked, book)
         if not tenants:
             return {}
         if self.decisions is None:
             number = self.reading.number
-            self.decisions = Decisions(Shelf(self.reading.source, "decisions", number, journal.partitions), number)
+            self.decisions = Decisions(
+                OutputReader(self.reading.source, "decisions", number, journal.partitions), number
+            )
         return drawn_by_record(asked, book, tenants, self.decisions.of(journal))
 
-    def _batch(self, batch: ReplayedBatch, asked: Asked) -> None:
+    def _batch(self, batch: ReplayedBatch, asked: DecodedBatch) -> None:
         assert batch.outcome is not None
         if batch.journal.lineage != self.lineage:
             if self.lineage:
@@ -198,7 +200,7 @@ class _Collecting:
                 text = self.replay.book.configs.get(digest, "")
                 self._of(tenant).configs.append((batch.clock, batch.journal.sequence, digest, text))
 
-    def _requests(self, batch: ReplayedBatch, asked: Asked) -> None:
+    def _requests(self, batch: ReplayedBatch, asked: DecodedBatch) -> None:
         for raw, event, key in asked.requests:
             if not self._wanted(event.tenant):
                 continue
@@ -216,7 +218,7 @@ class _Collecting:
         if len(seen.examples) > SAMPLES:
             del seen.examples[max(seen.examples, key=lambda one: seen.examples[one].order)]
 
-    def _without(self, made: Sequence[Opened], partition: Partition) -> None:
+    def _without(self, made: Sequence[RecordedDecision], partition: Partition) -> None:
         """Note who will get no label, whatever happens."""
         for one in made:
             settings = partition.tenants[one.tenant].rules.settings
@@ -224,7 +226,7 @@ class _Collecting:
                 self.without.add(entry_id(one.tenant, one.decision_id))
                 self._of(one.tenant).without += 1
 
-    def _label(self, label: Labelled) -> None:
+    def _label(self, label: LabelledDecision) -> None:
         if not self._wanted(label.made.tenant):
             return
         seen, expert = self._of(label.made.tenant), label.made.expert or EXPLORED
@@ -254,6 +256,6 @@ class _Collecting:
                 seen.tenant, seen.clock = partition.tenants[name], partition.clock
 
 
-def _nothing(tenant: str, decision_id: str) -> Opened:
+def _nothing(tenant: str, decision_id: str) -> RecordedDecision:
     """Stands for a decision until it is known."""
-    return Opened(tenant, decision_id, "", "", None, {})
+    return RecordedDecision(tenant, decision_id, "", "", None, {})

@@ -43,15 +43,15 @@ def report(
     What was audited and by which version, verified or not, gaps with their bands, rates, alerts, delays, who decided,
     dead letters, and the method in plain words.
     """
-    from processor.audit.replay.findings import NotAuditable
+    from processor.audit.replay.findings import NotAuditableError
     from processor.audit.verify.audit import EXIT
     from processor.audit.whatif.settings import Sweep
     from processor.runtime.operations.output import say
 
-    from .making import Wish, made, written
+    from .making import ReportRequest, build_report, write_report
     from .redaction import Redaction
 
-    wish = Wish(
+    wish = ReportRequest(
         tenants=tuple(tenant or ()),
         heads=head_lines(head),
         sweeps=tuple(Sweep.read(text) for text in with_whatif or ()),
@@ -60,11 +60,11 @@ def report(
     )
     try:
         with opened(recording, config, seed_file) as place, steps(place.source) as step:
-            found = made(place, wish, step)
-    except NotAuditable as reason:
+            found = build_report(place, wish, step)
+    except NotAuditableError as reason:
         typer.echo(f"not auditable: {reason}", err=True)
         raise typer.Exit(2) from None
-    for path in written(found, out, as_json, as_csv):
+    for path in write_report(found, out, as_json, as_csv):
         say(f"written: {path}")
     for statement in found.statements[: found.answers]:
         say(f"{statement.title}. {statement.text}")

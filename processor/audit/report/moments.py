@@ -20,7 +20,7 @@ LEAST_LABELS = 30
 """Before these the gap of all labels so far says nothing."""
 
 
-def so_far(seen: TenantCollection) -> list[Moment]:
+def cumulative(seen: TenantCollection) -> list[Moment]:
     """All labels until then, at up to ``MOST_SO_FAR`` moments."""
     tenant, points = seen.tenant, _aligned(seen)
     if tenant is None or not points:
@@ -32,7 +32,7 @@ def so_far(seen: TenantCollection) -> list[Moment]:
     return _moments(tenant, [(start, points[i][0], points[i][1].outcomes, points[i][1].seen) for i in chosen])
 
 
-def stretches(seen: TenantCollection) -> list[Moment]:
+def intervals(seen: TenantCollection) -> list[Moment]:
     """The time cut into stretches with about as many labels each."""
     tenant, points = seen.tenant, _aligned(seen)
     if tenant is None or not points:

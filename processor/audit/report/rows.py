@@ -22,7 +22,7 @@ COLUMNS = (
 )
 
 
-class Row(msgspec.Struct, kw_only=True):
+class FigureRow(msgspec.Struct, kw_only=True):
     tenant: str = ""
     section: str
     figure: str
@@ -55,31 +55,35 @@ def write(report: ReportData, file: IO[str]) -> None:
         writer.writerow(row.cells())
 
 
-def report_rows(report: ReportData) -> Iterator[Row]:
+def report_rows(report: ReportData) -> Iterator[FigureRow]:
     found = report.verification
-    yield Row(section="report", figure="source", text=report.source)
-    yield Row(section="report", figure="version", text=report.version)
-    yield Row(section="report", figure="created", text=report.created)
-    yield Row(section="verification", figure="verdict", text=found.verdict)
+    yield FigureRow(section="report", figure="source", text=report.source)
+    yield FigureRow(section="report", figure="version", text=report.version)
+    yield FigureRow(section="report", figure="created", text=report.created)
+    yield FigureRow(section="verification", figure="verdict", text=found.verdict)
     for name in ("batches", "recomputed", "requests", "feedback", "decisions", "dead_letters", "alerts"):
-        yield Row(section="verification", figure=name, value=getattr(found, name))
+        yield FigureRow(section="verification", figure=name, value=getattr(found, name))
     for one in report.coverage:
-        yield Row(section="coverage", figure=f"partition {one.partition}", n=one.of, value=one.batches, text=one.why)
+        yield FigureRow(
+            section="coverage", figure=f"partition {one.partition}", n=one.of, value=one.batches, text=one.why
+        )
     for finding in found.findings:
-        yield Row(section="finding", figure=finding.kind, n=finding.count, text=f"{finding.place}: {finding.text}")
+        yield FigureRow(
+            section="finding", figure=finding.kind, n=finding.count, text=f"{finding.place}: {finding.text}"
+        )
     for letter in report.dead_letters:
-        yield Row(section="dead letters", figure=letter.reason, value=letter.count, text=letter.example)
+        yield FigureRow(section="dead letters", figure=letter.reason, value=letter.count, text=letter.example)
     for tenant in report.tenants:
         yield from _tenant_rows(tenant)
 
 
-def _tenant_rows(tenant: TenantReport) -> Iterator[Row]:
+def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
     figures = tenant.figures
     name = figures.name
-    yield Row(tenant=name, section="fairness", figure="statement", text=tenant.statement.text)
-    yield Row(tenant=name, section="fairness", figure="attainable_gap", value=figures.attainable)
-    yield Row(tenant=name, section="fairness", figure="regret", value=figures.regret)
-    yield Row(tenant=name, section="fairness", figure="tolerance", value=figures.tolerance)
+    yield FigureRow(tenant=name, section="fairness", figure="statement", text=tenant.statement.text)
+    yield FigureRow(tenant=name, section="fairness", figure="attainable_gap", value=figures.attainable)
+    yield FigureRow(tenant=name, section="fairness", figure="regret", value=figures.regret)
+    yield FigureRow(tenant=name, section="fairness", figure="tolerance", value=figures.tolerance)
     for window in figures.windows[:1]:
         whole = Moment(
             since=tenant.first,
@@ -95,29 +99,31 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[Row]:
     for moment in tenant.stretches:
         yield from _moment_rows(name, "stretch", moment)
     for tally, count in sorted(figures.tally.items()):
-        yield Row(tenant=name, section="counts", figure=tally, value=count)
+        yield FigureRow(tenant=name, section="counts", figure=tally, value=count)
     for figure in ("assumed", "waiting", "without"):
-        yield Row(tenant=name, section="labels", figure=figure, value=getattr(tenant.label_counts, figure))
+        yield FigureRow(tenant=name, section="labels", figure=figure, value=getattr(tenant.label_counts, figure))
     for bucket, count in zip(delay_names(), figures.delays, strict=False):
-        yield Row(tenant=name, section="label delays", figure=bucket, value=count)
+        yield FigureRow(tenant=name, section="label delays", figure=bucket, value=count)
     for expert in tenant.experts:
         for group, count in expert.decisions.items():
-            yield Row(
+            yield FigureRow(
                 tenant=name, section="experts", figure="decisions", group=group, expert=expert.expert, value=count
             )
         yield _estimated(
-            Row(tenant=name, section="experts", figure="error_rate", expert=expert.expert, n=expert.labelled),
+            FigureRow(tenant=name, section="experts", figure="error_rate", expert=expert.expert, n=expert.labelled),
             expert.error,
         )
     for alert in tenant.alerts:
         text = f"{alert.text} {alert.evidence}".strip()
-        yield Row(tenant=name, section="alerts", figure=f"{alert.kind} {alert.state}", since=_iso(alert.at), text=text)
+        yield FigureRow(
+            tenant=name, section="alerts", figure=f"{alert.kind} {alert.state}", since=_iso(alert.at), text=text
+        )
     for config in tenant.configs:
-        yield Row(
+        yield FigureRow(
             tenant=name, section="configuration", figure=config.digest, since=_iso(config.at), text=config.canonical
         )
     for sample in tenant.samples:
-        yield Row(
+        yield FigureRow(
             tenant=name,
             section="samples",
             figure=sample.id,
@@ -131,19 +137,19 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[Row]:
         yield from _whatif_rows(tenant)
 
 
-def _moment_rows(tenant: str, section: str, moment: Moment, rates: bool = True) -> Iterator[Row]:
+def _moment_rows(tenant: str, section: str, moment: Moment, rates: bool = True) -> Iterator[FigureRow]:
     place = {"tenant": tenant, "section": section, "since": _iso(moment.since), "until": _iso(moment.until)}
     for metric, gap in moment.gaps.items():
-        yield _estimated(Row(figure=f"gap_{metric}", n=moment.labels, **place), gap)
+        yield _estimated(FigureRow(figure=f"gap_{metric}", n=moment.labels, **place), gap)
     if rates:
         for cell in moment.rates:
-            row = Row(figure="error_rate", group=cell.group, label=cell.label, n=cell.n, **place)
+            row = FigureRow(figure="error_rate", group=cell.group, label=cell.label, n=cell.n, **place)
             yield _estimated(row, cell.rate)
         for group, error in moment.group_error.items():
-            yield _estimated(Row(figure="group_error_rate", group=group, n="", **place), error)
+            yield _estimated(FigureRow(figure="group_error_rate", group=group, n="", **place), error)
 
 
-def _whatif_rows(tenant: TenantReport) -> Iterator[Row]:
+def _whatif_rows(tenant: TenantReport) -> Iterator[FigureRow]:
     from processor.audit.whatif.tables import WhatIf
 
     assert tenant.whatif is not None
@@ -151,7 +157,7 @@ def _whatif_rows(tenant: TenantReport) -> Iterator[Row]:
         decisions=0, reproduced=0, findings=0, tenants=[tenant.whatif], front={}, dominating={}, outstanding={}
     )
     for name, setting, figure, group, label, n, value, lower, upper in rows(answer):
-        yield Row(
+        yield FigureRow(
             tenant=_unquoted(name),
             section="what-if",
             figure=figure,
@@ -170,7 +176,7 @@ def _unquoted(text: str) -> str:
     return text[1:] if plain(text[1:]) == text else text
 
 
-def _estimated(row: Row, estimate: Estimate) -> Row:
+def _estimated(row: FigureRow, estimate: Estimate) -> FigureRow:
     row.value = estimate.value
     row.lower, row.upper = ("", "") if isnan(estimate.lower) else (estimate.lower, estimate.upper)
     return row

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from processor.adapters.kafka.errors import UNREADABLE, made
+from processor.adapters.kafka.errors import UNREADABLE, create_client
 from processor.adapters.kafka.input import record_of
 from processor.adapters.kafka.reader import check_reading
 from processor.adapters.kafka.settings import Properties, reader_properties
-from processor.adapters.log import At, Record, Retry, Unreadable
+from processor.adapters.log import Record, RetryableError, TopicPartition, UnreadableBatchError
 
 from .offsets import Extent, KafkaOffsets, committed_identities, counts_of
 from .passing import after_unreadable
@@ -55,7 +56,7 @@ class KafkaSource:
         return self._topics.get(role, role)
 
     def bounds(self, role: Role, partition: int) -> tuple[int, int] | None:
-        return self._extents.get(At(self.topic(role), partition))
+        return self._extents.get(TopicPartition(self.topic(role), partition))
 
     def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
         return []
@@ -67,42 +68,44 @@ class KafkaSource:
         extent = self.bounds(role, partition)
         if extent is None:
             return
-        at, position = At(self.topic(role), partition), max(start, extent[0])
+        at, position = TopicPartition(self.topic(role), partition), max(start, extent[0])
         while True:
             try:
                 for messages in fetched(self._properties, at, position, extent[1]):
                     position = (messages[-1].offset() or 0) + 1
                     yield from map(record_of, messages)
-            except Unreadable as problem:
+            except UnreadableBatchError as problem:
                 after = self._after(role, partition, max(position, problem.offset), problem)
                 if after is not None:
                     position = after
                     continue
             return
 
-    def _after(self, role: Role, partition: int, offset: int, problem: Unreadable) -> int | None:
+    def _after(self, role: Role, partition: int, offset: int, problem: UnreadableBatchError) -> int | None:
         """Past a batch that cannot be read, if the processor has gone past it: else this is the end of its input."""
         extent = self.bounds("journal", partition)
         if role not in ("requests", "feedback") or extent is None:
             raise problem
-        journal = fetched(self._properties, At(self.topic("journal"), partition), *extent)
+        journal = fetched(self._properties, TopicPartition(self.topic("journal"), partition), *extent)
         return after_unreadable(journal, role, offset, problem)
 
 
-def settled_extents(offsets: KafkaOffsets, topics: Mapping[Role, str], counts: Mapping[str, int]) -> dict[At, Extent]:
+def settled_extents(
+    offsets: KafkaOffsets, topics: Mapping[Role, str], counts: Mapping[str, int]
+) -> dict[TopicPartition, Extent]:
     """The journal's first, and then the others': they hold all that the journal speaks of, and perhaps more."""
     first = [role for role in ROLES if role in topics and role == "journal"]
     then = [role for role in ROLES if role in topics and role != "journal"]
-    found: dict[At, Extent] = {}
+    found: dict[TopicPartition, Extent] = {}
     for roles in (first, then):
-        places = [At(topics[role], number) for role in roles for number in range(counts[topics[role]])]
+        places = [TopicPartition(topics[role], number) for role in roles for number in range(counts[topics[role]])]
         found |= offsets.extents(places) if places else {}
     return found
 
 
 def fetched(
     properties: Properties,
-    at: At,
+    at: TopicPartition,
     start: int,
     stop: int,
     timeout: float = TIMEOUT,
@@ -112,9 +115,9 @@ def fetched(
     if start >= stop:
         return
     settings: dict[str, Any] = {**reader_properties(properties), **BOUNDED}
-    consumer = made(Consumer, settings)
+    consumer = create_client(Consumer, settings)
     try:
-        consumer.assign([TopicPartition(at.topic, at.partition, start)])
+        consumer.assign([KafkaTopicPartition(at.topic, at.partition, start)])
         deadline, most = clock() + timeout, FIRST_AT_ONCE
         while clock() < deadline:
             heard = consumer.consume(most, WAIT)
@@ -128,10 +131,10 @@ def fetched(
                 deadline = clock() + timeout
     finally:
         consumer.close()
-    raise Retry(f"reading {at.topic}[{at.partition}]: nothing arrived for {timeout:g} s")
+    raise RetryableError(f"reading {at.topic}[{at.partition}]: nothing arrived for {timeout:g} s")
 
 
-def _taken(heard: list[Message], at: At, stop: int) -> tuple[list[Message], bool]:
+def _taken(heard: list[Message], at: TopicPartition, stop: int) -> tuple[list[Message], bool]:
     """The messages before ``stop``, and whether it was reached: markers are never seen, only what comes after them."""
     messages, reached = [], False
     for message in heard:

@@ -25,11 +25,11 @@ _SKIPPABLE = b"\x2a\x4d\x18"
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-class Truncated(GForceError):
+class TruncatedFileError(GForceError):
     """The file ends too early."""
 
 
-class Unreadable(GForceError):
+class UnreadableFileError(GForceError):
     """The file is not what it seems to be."""
 
 
@@ -69,9 +69,9 @@ def _zstd_blocks(file: IO[bytes]) -> Iterator[bytes]:
                 data = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
     except zstandard.ZstdError as problem:
-        raise Unreadable(f"is damaged: {problem}") from None
+        raise UnreadableFileError(f"is damaged: {problem}") from None
     if frame is not None:
-        raise Truncated("is cut off in the middle of a compressed block")
+        raise TruncatedFileError("is cut off in the middle of a compressed block")
 
 
 def _gzip_blocks(file: IO[bytes]) -> Iterator[bytes]:
@@ -80,6 +80,6 @@ def _gzip_blocks(file: IO[bytes]) -> Iterator[bytes]:
             while block := unfolded.read(BLOCK):
                 yield block
     except EOFError:
-        raise Truncated("is cut off in the middle of a compressed block") from None
+        raise TruncatedFileError("is cut off in the middle of a compressed block") from None
     except (OSError, zlib.error) as problem:
-        raise Unreadable(f"is damaged: {problem}") from None
+        raise UnreadableFileError(f"is damaged: {problem}") from None

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from processor.adapters.log import Headers, Record
 
-from .compression import Truncated, Unreadable, blocks
+from .compression import TruncatedFileError, UnreadableFileError, blocks
 from .source import RecordingError
 
 TSTYPES = ("unknown", "create", "logappend")
@@ -26,7 +26,7 @@ UNKNOWN_BROKER = -1
 """as kcat says it where librdkafka does not tell"""
 
 
-class Line(msgspec.Struct, gc=False):
+class RecordedLine(msgspec.Struct, gc=False):
     """A line. ``key_base64`` and ``payload_base64`` stand instead of, never beside, ``key`` and ``payload``."""
 
     topic: str
@@ -44,20 +44,20 @@ class Line(msgspec.Struct, gc=False):
     payload_base64: bytes | UnsetType = UNSET
 
 
-_DECODER = msgspec.json.Decoder(Line)
+_DECODER = msgspec.json.Decoder(RecordedLine)
 _ENCODER = msgspec.json.Encoder()
 
 
 # Writing
 
 
-def line_of(record: Record, tstype: str = "create") -> Line:
+def line_of(record: Record, tstype: str = "create") -> RecordedLine:
     """The record as a line.
 
     >>> encoded([line_of(Record("t", 0, 7, 1700, b"k", b"\\xff"))])
     b'{"topic":"t","partition":0,"offset":7,"tstype":"create","ts":1700,"broker":-1,"key":"k","payload_base64":"/w=="}\\n'
     """
-    line = Line(record.topic, record.partition, record.offset, tstype, record.timestamp)
+    line = RecordedLine(record.topic, record.partition, record.offset, tstype, record.timestamp)
     return filled(line, record.key, record.value, record.headers)
 
 
@@ -65,7 +65,7 @@ MOST_TEXT = 2 << 20
 """Bytes of a payload that is written as text."""
 
 
-def filled(line: Line, key: bytes | None, value: bytes | None, headers: Headers) -> Line:
+def filled(line: RecordedLine, key: bytes | None, value: bytes | None, headers: Headers) -> RecordedLine:
     """Put the content in, as text where it is text and not huge: a zero byte would be written as six letters."""
     try:
         line.key = None if key is None else key.decode()
@@ -83,7 +83,7 @@ def filled(line: Line, key: bytes | None, value: bytes | None, headers: Headers)
     return line
 
 
-def _set_headers(line: Line, headers: Headers) -> None:
+def _set_headers(line: RecordedLine, headers: Headers) -> None:
     flat: list[str | None] = []
     try:
         for name, value in headers:
@@ -93,7 +93,7 @@ def _set_headers(line: Line, headers: Headers) -> None:
         line.headers_base64 = list(headers)
 
 
-def encoded(lines: Iterable[Line]) -> bytes:
+def encoded(lines: Iterable[RecordedLine]) -> bytes:
     return _ENCODER.encode_lines(lines)
 
 
@@ -113,7 +113,7 @@ def read_lists(path: Path) -> Iterator[list[Record]]:
             for found in lists(chunk):
                 last = found[-1]
                 yield found
-    except (Truncated, Unreadable) as problem:
+    except (TruncatedFileError, UnreadableFileError) as problem:
         raise _after(last, f"{path} {problem}") from None
     except OSError as problem:
         raise RecordingError(f"{path} cannot be read: {problem.strerror}") from None
@@ -140,7 +140,7 @@ def line_chunks(path: Path) -> Iterator[bytes]:
         kept = block[end:]
     if kept.strip():
         if not kept.rstrip().endswith(b"}"):
-            raise Truncated("ends in the middle of a line")
+            raise TruncatedFileError("ends in the middle of a line")
         yield kept
 
 
@@ -191,7 +191,7 @@ def _bytes(binary: bytes | UnsetType) -> bytes | None:
     return None if binary is UNSET else binary
 
 
-def _headers(line: Line, encoding: str) -> Headers:
+def _headers(line: RecordedLine, encoding: str) -> Headers:
     if not isinstance(line.headers_base64, UnsetType):
         return tuple(line.headers_base64)
     if isinstance(line.headers, UnsetType):

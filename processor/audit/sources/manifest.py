@@ -61,7 +61,7 @@ class AnchorEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """of the last journal record in the recording"""
 
 
-class Asked(msgspec.Struct, kw_only=True):
+class RecordingRequest(msgspec.Struct, kw_only=True):
     """What a recording was asked to hold; going on with it means asking the same, but for ``until``."""
 
     roles: list[Role]
@@ -83,7 +83,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     group: str
     prefix: str
     """of the topics' names"""
-    asked: Asked
+    asked: RecordingRequest
     anchors: dict[int, AnchorEntry] = {}
     ranges: list[RangeEntry] = []
 
@@ -146,7 +146,7 @@ def file_hash(path: Path, length: int) -> Hash:
     return total
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Something about a recording that is not as its manifest says."""
 
     topic: str
@@ -157,7 +157,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def verify_manifest(folder: Path) -> list[Problem]:
+def verify_manifest(folder: Path) -> list[ManifestProblem]:
     """Compare every file with the manifest. Empty if all is as it was recorded; what is in it is the audit's."""
     manifest = load(folder)
     found = [problem for one in manifest.ranges for problem in _problems(folder, one)]
@@ -165,14 +165,16 @@ def verify_manifest(folder: Path) -> list[Problem]:
     for path in sorted(folder.rglob("*.jsonl*")):
         name = path.relative_to(folder).as_posix()
         if name not in known:
-            found.append(Problem(topic="", partition=-1, file=name, offsets=(-1, -1), text="is not in the manifest"))
+            found.append(
+                ManifestProblem(topic="", partition=-1, file=name, offsets=(-1, -1), text="is not in the manifest")
+            )
     return found
 
 
-def _problems(folder: Path, one: RangeEntry) -> list[Problem]:
-    def problem(text: str, name: str = "", offsets: tuple[int, int] | None = None) -> Problem:
+def _problems(folder: Path, one: RangeEntry) -> list[ManifestProblem]:
+    def problem(text: str, name: str = "", offsets: tuple[int, int] | None = None) -> ManifestProblem:
         place = offsets or (one.start, one.end)
-        return Problem(topic=one.topic, partition=one.partition, file=name, offsets=place, text=text)
+        return ManifestProblem(topic=one.topic, partition=one.partition, file=name, offsets=place, text=text)
 
     found = []
     if one.end < one.target:

@@ -6,14 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from processor.adapters.kafka.errors import made, meaning
+from processor.adapters.kafka.errors import create_client, translate_error
 from processor.adapters.kafka.group import KafkaGroup
 from processor.adapters.kafka.settings import Properties, client_properties
-from processor.adapters.log import At, Stop
+from processor.adapters.log import OperatorActionRequiredError, TopicPartition
 from processor.core.stream.identity import Identity
 
 TIMEOUT = 15.0
@@ -33,7 +34,7 @@ class KafkaOffsets:
     """Asks the brokers."""
 
     def __init__(self, properties: Properties, patience: float = PATIENCE) -> None:
-        self._client = made(AdminClient, client_properties(properties))
+        self._client = create_client(AdminClient, client_properties(properties))
         self._patience = patience
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
@@ -41,10 +42,10 @@ class KafkaOffsets:
         try:
             found = self._client.list_topics(timeout=TIMEOUT).topics
         except KafkaException as problem:
-            raise meaning(problem, "asking for the topics") from problem
+            raise translate_error(problem, "asking for the topics") from problem
         return {topic: len(found[topic].partitions) for topic in topics if topic in found}
 
-    def extents(self, places: Sequence[At]) -> dict[At, Extent]:
+    def extents(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, Extent]:
         """Of each partition, once everything that is in it now is settled.
 
         The markers of one transaction land on its topics one by one. What was under way when we asked is waited for,
@@ -59,26 +60,26 @@ class KafkaOffsets:
             stable |= self._listed(late, _LATEST, IsolationLevel.READ_COMMITTED)
         return {at: (begin[at], max(begin[at], stable[at])) for at in places}
 
-    def at_time(self, places: Sequence[At], milliseconds: int) -> dict[At, int | None]:
+    def at_time(self, places: Sequence[TopicPartition], milliseconds: int) -> dict[TopicPartition, int | None]:
         """The first offset with a timestamp at or after this; None if there is none."""
         found = self._listed(places, OffsetSpec.for_timestamp(milliseconds))
         return {at: offset if offset >= 0 else None for at, offset in found.items()}
 
     def _listed(
-        self, places: Sequence[At], what: Any, level: IsolationLevel = IsolationLevel.READ_COMMITTED
-    ) -> dict[At, int]:
+        self, places: Sequence[TopicPartition], what: Any, level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
         """One answer for each place; leaders may be moving, or not be known yet for a topic just made."""
-        found: dict[At, int] = {}
+        found: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + self._patience
         while left := [at for at in places if at not in found][:LISTED_AT_ONCE]:
-            asked = {TopicPartition(*at): what for at in left}
+            asked = {KafkaTopicPartition(*at): what for at in left}
             answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=TIMEOUT)
             for place, answer in answers.items():
                 try:
-                    found[At(place.topic, place.partition)] = answer.result(TIMEOUT * 2).offset
+                    found[TopicPartition(place.topic, place.partition)] = answer.result(TIMEOUT * 2).offset
                 except KafkaException as problem:
-                    said = meaning(problem, f"asking for the offsets of {place.topic}[{place.partition}]")
-                    if isinstance(said, Stop) or time.monotonic() > deadline:
+                    said = translate_error(problem, f"asking for the offsets of {place.topic}[{place.partition}]")
+                    if isinstance(said, OperatorActionRequiredError) or time.monotonic() > deadline:
                         raise said from problem
                     time.sleep(PAUSE)
         return found
@@ -89,7 +90,7 @@ def committed_identities(properties: Properties, group: str, inputs: Sequence[st
     if not inputs or not count:
         return {}
     texts: dict[int, set[str]] = {number: set() for number in range(count)}
-    places = [At(topic, number) for topic in inputs for number in range(count)]
+    places = [TopicPartition(topic, number) for topic in inputs for number in range(count)]
     for at, position in KafkaGroup(properties, group, PATIENCE).committed(places).items():
         texts[at.partition].add(position.metadata if position else "")
     found: dict[int, str] = {}
@@ -105,5 +106,7 @@ def counts_of(offsets: KafkaOffsets, topics: Mapping[Any, str]) -> dict[str, int
     counts = offsets.partitions(list(topics.values()))
     if not counts:
         names = ", ".join(topics.values())
-        raise Stop(f"none of the topics {names} exists on this cluster: check [topics] and bootstrap_servers")
+        raise OperatorActionRequiredError(
+            f"none of the topics {names} exists on this cluster: check [topics] and bootstrap_servers"
+        )
     return counts

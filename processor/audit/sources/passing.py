@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import msgspec
 from confluent_kafka import Message
 
-from processor.adapters.log import Unreadable
+from processor.adapters.log import UnreadableBatchError
 from processor.core.stream.journal import Range
 
 from .source import Role
 
 
-class _Batch(msgspec.Struct):
+class _BatchRanges(msgspec.Struct):
     """What of a journal record matters here."""
 
     requests: Range
@@ -21,7 +21,9 @@ class _Batch(msgspec.Struct):
     skipped: list[tuple[str, int, int]] = []
 
 
-def after_unreadable(journal: Iterable[list[Message]], role: Role, offset: int, problem: Unreadable) -> int | None:
+def after_unreadable(
+    journal: Iterable[list[Message]], role: Role, offset: int, problem: UnreadableBatchError
+) -> int | None:
     """Where an input is read on after an offset that cannot be read; None if the processor has not got past it either.
 
     Raises the problem again if the processor has processed what is there: then whoever reads now cannot do without it.
@@ -38,8 +40,8 @@ def after_unreadable(journal: Iterable[list[Message]], role: Role, offset: int, 
     return None
 
 
-def _decoded(value: bytes | None) -> _Batch | None:
+def _decoded(value: bytes | None) -> _BatchRanges | None:
     try:
-        return msgspec.json.decode(value or b"", type=_Batch)
+        return msgspec.json.decode(value or b"", type=_BatchRanges)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None  # the audit says so

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from .compression import Truncated, Unreadable, compressed
+from .compression import TruncatedFileError, UnreadableFileError, compressed
 from .lines import line_chunks
-from .recorded import Run, SpooledSource
+from .recorded import FileRun, SpooledSource
 from .source import RecordingError, Role, roles_of
 
 ENDINGS = (".jsonl", ".json", ".gz", ".zst", ".ndjson")
@@ -22,7 +22,7 @@ _HEAD = re.compile(rb'\{"topic":"([A-Za-z0-9._-]+)","partition":(\d{1,9}),"offse
 """how kcat begins a line, which saves parsing it"""
 
 
-class Head(msgspec.Struct, gc=False):
+class LineHead(msgspec.Struct, gc=False):
     """The part of a line that says where it belongs."""
 
     topic: str
@@ -30,7 +30,7 @@ class Head(msgspec.Struct, gc=False):
     offset: int
 
 
-_DECODER = msgspec.json.Decoder(Head)
+_DECODER = msgspec.json.Decoder(LineHead)
 
 
 def found_files(paths: Iterable[Path]) -> list[Path]:
@@ -96,7 +96,7 @@ class _Spool:
                     number += 1
                     if line and not line.isspace():
                         self._add(line, fresh)
-        except (Truncated, Unreadable) as problem:
+        except (TruncatedFileError, UnreadableFileError) as problem:
             raise RecordingError(f"{path} {problem}, after line {number}") from None
         except (msgspec.MsgspecError, ValueError) as problem:
             raise RecordingError(
@@ -132,12 +132,12 @@ class _Spool:
         self._begun += 1
         stretches.append(_Stretch(self._folder / f"{self._begun:06}.jsonl.zst", offset))
 
-    def runs(self) -> dict[tuple[str, int], list[Run]]:
+    def runs(self) -> dict[tuple[str, int], list[FileRun]]:
         """What was written, by topic and partition."""
         for stretch in self._all():
             stretch.write()
         return {
-            place: [Run(one.path, one.first, one.last) for one in stretches]
+            place: [FileRun(one.path, one.first, one.last) for one in stretches]
             for place, stretches in self._stretches.items()
         }
 

@@ -80,7 +80,7 @@ def _ordered_lists(files: Iterable[Path], topic: str, partition: int, start: int
         raise
 
 
-class Run(NamedTuple):
+class FileRun(NamedTuple):
     """A stretch of a plain file with rising offsets of one topic partition."""
 
     path: Path
@@ -91,7 +91,7 @@ class Run(NamedTuple):
 class SpooledSource:
     """Plain files, taken apart. Nothing is known about them but what they hold."""
 
-    def __init__(self, topics: dict[Role, str], runs: dict[tuple[str, int], list[Run]]) -> None:
+    def __init__(self, topics: dict[Role, str], runs: dict[tuple[str, int], list[FileRun]]) -> None:
         self._topics = topics
         self._runs = {place: sorted(found, key=lambda run: run.first) for place, found in runs.items()}
 

@@ -12,17 +12,17 @@ import msgspec
 
 from processor import __version__
 from processor.adapters.codec import Codec
-from processor.audit.replay.findings import Finding, NotAuditable
+from processor.audit.replay.findings import Finding, NotAuditableError
 from processor.audit.replay.pool import Progress, in_processes
 from processor.audit.sources.manifest import verify_manifest
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import Source
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.stream.identity import Identity
 from processor.runtime.config import Config
 
 from .partition import audit_partitions
-from .result import Options, PartitionAudit
+from .result import AuditOptions, PartitionAudit
 from .scope import Share, draws_verified, end_verified
 
 Verdict = Literal["verified", "differences", "not auditable"]
@@ -79,7 +79,7 @@ class _Share:
     """What a process of the pool does."""
 
     source: Source
-    options: Options
+    options: AuditOptions
 
     def __call__(self, numbers: Sequence[int], further: Progress) -> list[PartitionAudit]:
         return audit_partitions(self.source, numbers, self.options, further)
@@ -87,7 +87,7 @@ class _Share:
 
 def audit(
     source: Source,
-    options: Options,
+    options: AuditOptions,
     partitions: Sequence[int] | None = None,
     processes: int | None = None,
     progress: Callable[[int], None] = lambda records: None,
@@ -100,11 +100,11 @@ def audit(
     started = time.monotonic()
     for role in ("journal", "requests", "feedback"):
         if not source.has(role):
-            raise NotAuditable(f"this record has nothing of topic {role}: without it nothing can be recomputed")
+            raise NotAuditableError(f"this record has nothing of topic {role}: without it nothing can be recomputed")
     there = source.partitions("journal")
     chosen = there if partitions is None else list(partitions)
     if missing := sorted(set(chosen) - set(there)):
-        raise InvalidInput(f"the journal at hand has no partition {missing[0]}: there are {there}")
+        raise InvalidInputError(f"the journal at hand has no partition {missing[0]}: there are {there}")
     shares = shared_out(source, chosen, 1 if _few(source, chosen) else processes or cpu_count() or 1)
     audited = [one for share in in_processes(_Share(source, options), shares, len(shares), progress) for one in share]
     done = sorted(audited, key=lambda one: chosen.index(one.partition))
@@ -164,13 +164,15 @@ def heads(texts: Sequence[str]) -> dict[int, str]:
         number, _, identity = text.strip().rpartition(": ")[2].partition("=")
         identity = identity if identity.count(":") == 3 else f"1:{identity}"
         if not number.strip().isdigit() or Identity.parse(identity) is None:
-            raise InvalidInput(f'"{text}" is no head: write partition=lineage:sequence:digest, as an audit prints it')
+            raise InvalidInputError(
+                f'"{text}" is no head: write partition=lineage:sequence:digest, as an audit prints it'
+            )
         found[int(number)] = identity
     return found
 
 
 def summed_up(
-    done: list[PartitionAudit], options: Options, damage: list[Finding], notes: list[str], seconds: float
+    done: list[PartitionAudit], options: AuditOptions, damage: list[Finding], notes: list[str], seconds: float
 ) -> Audit:
     findings = [finding for one in done for finding in one.findings] + damage
     reasons = [f"partition {one.partition}: {one.not_auditable}" for one in done if one.not_auditable]

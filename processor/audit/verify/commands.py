@@ -40,20 +40,20 @@ def audit(
     recorded, and the hash chain of the journal is walked. The first difference of each kind is told with its place.
     With the seeds (--config or --seed-file) the draws are verified too, without them everything else.
     """
-    from processor.audit.replay.findings import NotAuditable
+    from processor.audit.replay.findings import NotAuditableError
 
     from . import audit as auditing
     from .output import document, report
-    from .result import Options
+    from .result import AuditOptions
 
     start = from_batch if from_batch is not None else 0 if from_snapshot else None
     try:
         with opened(recording, config, seed_file) as place:
-            options = Options(place.secrets, auditing.heads(head_lines(head)), start, place.codec)
+            options = AuditOptions(place.secrets, auditing.heads(head_lines(head)), start, place.codec)
             chosen = partition_numbers(partitions) if partitions else None
             with input_records(place.source, chosen) as progress:
                 found = auditing.audit(place.source, options, chosen, processes, progress)
-    except NotAuditable as reason:
+    except NotAuditableError as reason:
         typer.echo(f"not auditable: {reason}", err=True)
         raise typer.Exit(2) from None
     document(found, place.where) if as_json else report(found, place.where)

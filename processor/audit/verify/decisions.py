@@ -9,17 +9,17 @@ import msgspec
 
 from processor.adapters.log import Record
 from processor.audit.replay.findings import Finding, Kind, with_code_points
-from processor.audit.replay.shelves import Lane, Shelf
+from processor.audit.replay.shelves import OutputReader, PartitionCursor
 from processor.core.stream.events import DecisionEvent, decode_decision
 from processor.core.stream.journal import JournalRecord, decisions_digest
-from processor.core.stream.step import Made
+from processor.core.stream.step import EncodedDecision
 
 Key = tuple[str, str]
 SHOWN = 600
 """characters of a record that are quoted"""
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class DecisionHead(msgspec.Struct, frozen=True, gc=False):
     """The part of a decision that says which it is."""
 
     tenant: str
@@ -27,10 +27,10 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     batch: int
 
 
-_HEADS = msgspec.json.Decoder(Head)
+_HEADS = msgspec.json.Decoder(DecisionHead)
 
 
-def head_of(record: Record) -> Head | None:
+def head_of(record: Record) -> DecisionHead | None:
     """None for what is not a decision in JSON."""
     try:
         return _HEADS.decode(record.value or b"")
@@ -41,7 +41,7 @@ def head_of(record: Record) -> Head | None:
 class Decisions:
     """The decisions of one partition, batch by batch."""
 
-    def __init__(self, shelf: Shelf, number: int) -> None:
+    def __init__(self, shelf: OutputReader, number: int) -> None:
         self.shelf, self.number, self.topic = shelf, number, shelf.topic
         self._taken: tuple[str, int, list[Record]] | None = None
         self._hashed: tuple[list[bytes], str] = ([], decisions_digest([]))
@@ -108,7 +108,7 @@ class Decisions:
 
     # Comparing
 
-    def compare(self, journal: JournalRecord, made: Sequence[Made], values: list[bytes]) -> list[Finding]:
+    def compare(self, journal: JournalRecord, made: Sequence[EncodedDecision], values: list[bytes]) -> list[Finding]:
         """``values`` are the decisions that follow, as they are published."""
         records = self.of(journal)
         if [r.value for r in records] == values:
@@ -235,7 +235,7 @@ class _Keys(dict[str, bytes]):
         return key
 
 
-def _of_batch(lane: Lane, sequence: int, begun: list[Record]) -> list[Record]:
+def _of_batch(lane: PartitionCursor, sequence: int, begun: list[Record]) -> list[Record]:
     """All records up to the first of a later batch; ``begun`` has been read already."""
     for record in reversed(begun):
         lane.put_back(record)

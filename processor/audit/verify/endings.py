@@ -16,7 +16,7 @@ NO_ANCHOR = "the end cannot be verified: nothing outside the journal says where 
 
 
 @dataclass
-class Anchor:
+class ExpectedIdentity:
     """The identity that the chain must pass through."""
 
     identity: Identity | None

@@ -9,35 +9,38 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 
-from processor.audit.replay.abreast import ENOUGH, Stepping, abreast
-from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditable
+from processor.audit.replay.abreast import ENOUGH, Stepping, interleave_partitions
+from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditableError
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook
-from processor.audit.replay.shelves import Shelf
+from processor.audit.replay.shelves import OutputReader
 from processor.audit.replay.snapshots import Changelog, own_writes, start_at
 from processor.audit.sources.source import RecordingError, Role, Source
 from processor.core import IN_FORCE
 from processor.core.cases import Drawn
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import JournalRecord, state_digest
-from processor.core.stream.step import Asked, Outcome
+from processor.core.stream.step import DecodedBatch, StepResult
 
 from .decisions import Decisions
-from .endings import Anchor, Outputs, notes
-from .result import Lineage, Options, PartitionAudit
+from .endings import ExpectedIdentity, Outputs, notes
+from .result import AuditOptions, Lineage, PartitionAudit
 from .side_outputs import Alerts, DeadLetters
 
 
 def audit_partitions(
-    source: Source, numbers: Sequence[int], options: Options, progress: Callable[[int], None] = lambda records: None
+    source: Source,
+    numbers: Sequence[int],
+    options: AuditOptions,
+    progress: Callable[[int], None] = lambda records: None,
 ) -> list[PartitionAudit]:
     """Never raises for what is wrong with the record: that is what it is there to tell.
 
     ``progress`` is told how many more input records have been read.
     """
     with few_collections():
-        return abreast(_Auditing(source, number, options).run(progress) for number in numbers)
+        return interleave_partitions(_Auditing(source, number, options).run(progress) for number in numbers)
 
 
 @contextmanager
@@ -52,7 +55,7 @@ def few_collections() -> Iterator[None]:
 
 
 class _Auditing:
-    def __init__(self, source: Source, number: int, options: Options) -> None:
+    def __init__(self, source: Source, number: int, options: AuditOptions) -> None:
         self.source, self.number, self.options = source, number, options
         self.result = PartitionAudit(partition=number)
         self.found = Findings()
@@ -60,14 +63,14 @@ class _Auditing:
         self.outputs: Outputs | None = None
         self.changelog: Changelog | None = None
         self.result.anchor = options.heads.get(number) or source.anchor(number) or ""
-        self.anchor = Anchor(Identity.parse(self.result.anchor), source.topic("journal"), number)
+        self.anchor = ExpectedIdentity(Identity.parse(self.result.anchor), source.topic("journal"), number)
         self.seedless: set[str] = set()
 
     def run(self, progress: Callable[[int], None]) -> Stepping[PartitionAudit]:
         """What is wrong with this partition ends this one only."""
         try:
             yield from self._all(progress)
-        except NotAuditable as reason:
+        except NotAuditableError as reason:
             self.result.not_auditable = str(reason)
         except RecordingError as error:
             self._damaged(error)
@@ -115,9 +118,9 @@ class _Auditing:
             return self.outputs
         source, number, partitions = self.source, self.number, journal.partitions
         outputs = Outputs(
-            decisions=Decisions(Shelf(source, "decisions", number, partitions), number),
+            decisions=Decisions(OutputReader(source, "decisions", number, partitions), number),
             letters=DeadLetters(source, number) if source.has("dead_letters") else None,
-            alerts=Alerts(Shelf(source, "alerts", number, partitions), number) if source.has("alerts") else None,
+            alerts=Alerts(OutputReader(source, "alerts", number, partitions), number) if source.has("alerts") else None,
         )
         if source.has("changelog"):
             self.changelog = Changelog(source, number)
@@ -135,7 +138,7 @@ class _Auditing:
 
     # One batch
 
-    def _drawn(self, journal: JournalRecord, asked: Asked, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
+    def _drawn(self, journal: JournalRecord, asked: DecodedBatch, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
         tenants = without_seed(asked, book)
         if not tenants:
             return {}
@@ -156,7 +159,7 @@ class _Auditing:
         self.found.add(self._with_causes(found, batch))
         self.found.add(self.anchor.met_by(batch.identity, result))
 
-    def _outcome(self, replay: Replay, batch: ReplayedBatch, outcome: Outcome) -> list[Finding]:
+    def _outcome(self, replay: Replay, batch: ReplayedBatch, outcome: StepResult) -> list[Finding]:
         result, journal, outputs = self.result, batch.journal, self._opened(batch.journal)
         values = [made.value for made in outcome.decisions]
         topic, codec = outputs.decisions.topic, self.codec
@@ -180,7 +183,7 @@ class _Auditing:
         result.alerts += len(outcome.alerts)
         return found
 
-    def _state(self, replay: Replay, batch: ReplayedBatch, outcome: Outcome) -> list[Finding]:
+    def _state(self, replay: Replay, batch: ReplayedBatch, outcome: StepResult) -> list[Finding]:
         """The state digest; where shadows' draws are not known, by way of the changelog."""
         journal = batch.journal
         follows = state_digest(journal.previous, outcome.writes)
@@ -260,7 +263,7 @@ class _Auditing:
         )
 
 
-def _unlike(outcome: Outcome, replay: Replay) -> str:
+def _unlike(outcome: StepResult, replay: Replay) -> str:
     """The first tenant whose counters, apart from the shadows', are not those adopted; empty if there is none."""
     assert replay.partition is not None
     for name, tenant in outcome.partition.tenants.items():

@@ -72,7 +72,7 @@ class PartitionAudit(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Options:
+class AuditOptions:
     """What an audit is to hold the record against."""
 
     secrets: Secrets = field(default_factory=Secrets)

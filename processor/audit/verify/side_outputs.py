@@ -10,10 +10,10 @@ import msgspec
 
 from processor.adapters.log import Record
 from processor.audit.replay.findings import Finding
-from processor.audit.replay.shelves import Shelf
+from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import Source
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.step import REQUESTS, DeadLetter, Raw
+from processor.core.stream.step import REQUESTS, DeadLetter, InputRecord
 from processor.runtime.loop.publish import MAX_DEAD_LETTER, MAX_KEY
 
 from .decisions import shown
@@ -143,7 +143,7 @@ class DeadLetters:
         )
 
 
-def _came_as(record: Record, raw: Raw) -> bool:
+def _came_as(record: Record, raw: InputRecord) -> bool:
     """Whether a dead letter has the key and value of what came, as they are published; see ``runtime.loop.publish``."""
     key, value = raw.key, raw.received
     if value is not None and len(value) > MAX_DEAD_LETTER:
@@ -159,7 +159,7 @@ def _said(record: Record, name: str) -> str:
 class Alerts:
     """The alerts of one partition, in order for each tenant."""
 
-    def __init__(self, shelf: Shelf, number: int) -> None:
+    def __init__(self, shelf: OutputReader, number: int) -> None:
         self._shelf, self.number, self.topic = shelf, number, shelf.topic
 
     def compare(self, journal: JournalRecord, alerts: Sequence[Any]) -> list[Finding]:

@@ -8,15 +8,15 @@ from itertools import islice
 import msgspec
 
 from processor.adapters.codec import Codec
-from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Source
-from processor.core.errors import IncompatibleState, InvalidInput
+from processor.core.errors import IncompatibleStateError, InvalidInputError
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioning import partition_of
 
 from .figures import tenant_answers
-from .settings import Change, Sweep, settings_asked_for
+from .settings import SettingsChange, Sweep, settings_asked_for
 from .tables import WhatIf
 from .whatif import all_answered, tasks_for
 
@@ -24,7 +24,7 @@ FIRST_REQUESTS = 50_000
 """Of each partition, in which experts are looked for that are to be left out."""
 
 
-class Advice(msgspec.Struct, gc=False):
+class AskedExperts(msgspec.Struct, gc=False):
     """The part of a request that says who was asked."""
 
     tenant: str
@@ -34,7 +34,7 @@ class Advice(msgspec.Struct, gc=False):
 def asked(
     source: Source,
     secrets: Secrets,
-    base: Change,
+    base: SettingsChange,
     sweeps: Sequence[Sweep],
     tenants: Sequence[str] = (),
     codec: Callable[[], Codec | None] | None = None,
@@ -44,7 +44,7 @@ def asked(
     """Try every setting on every tenant, or on those named. Raises NotAuditable where the record does not allow it."""
     for role in ("journal", "requests", "feedback"):
         if not source.has(role):
-            raise NotAuditable(f"there are no {role} in this record: without them nothing can be recomputed")
+            raise NotAuditableError(f"there are no {role} in this record: without them nothing can be recomputed")
     wanted = frozenset(tenants)
     numbers = partitions_of(source, wanted)
     leaving_out = base.without or any(sweep.what == "without" for sweep in sweeps)
@@ -55,7 +55,7 @@ def asked(
     runs = {(run.tenant, run.change): run for one in done for run in one.runs}
     answers = tenant_answers(list(runs.values()), changes)
     if missing := sorted(wanted - {answer.tenant for answer in answers}):
-        raise InvalidInput(f'there is no decision of tenant "{missing[0]}" in this record')
+        raise InvalidInputError(f'there is no decision of tenant "{missing[0]}" in this record')
     return WhatIf.of(done, answers, bool(wanted))
 
 
@@ -75,7 +75,7 @@ def _may_hold(journal: bytes, number: int, tenants: frozenset[str]) -> bool:
     """Whether one of the tenants is of this partition; a journal that cannot be read is looked into all the same."""
     try:
         count = JournalRecord.decode(journal).partitions
-    except IncompatibleState:
+    except IncompatibleStateError:
         return True
     return any(partition_of(tenant.encode(), count) == number for tenant in tenants)
 
@@ -84,7 +84,7 @@ def experts_in(source: Source, numbers: Sequence[int], tenants: frozenset[str], 
     """The experts of the first requests of each partition."""
     from processor.adapters.codec import raw_of
 
-    decoder = msgspec.json.Decoder(Advice)
+    decoder = msgspec.json.Decoder(AskedExperts)
     found: set[str] = set()
     for number in numbers:
         for record in islice(source.read("requests", number), FIRST_REQUESTS):

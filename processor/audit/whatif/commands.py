@@ -11,7 +11,7 @@ from processor.audit.opening import ConfigFile, Recording, SeedFile, opened
 from processor.runtime.operations.options import AsJson
 
 if TYPE_CHECKING:
-    from .settings import Change
+    from .settings import SettingsChange
     from .tables import WhatIf
 
 CODES = (
@@ -29,11 +29,11 @@ def change_of(
     window: str | None,
     without: list[str] | None,
     delay: str | None,
-) -> Change:
+) -> SettingsChange:
     """The options of the command as one change."""
-    from .settings import Change, changed
+    from .settings import SettingsChange, changed
 
-    change = Change()
+    change = SettingsChange()
     given = {
         "policy": policy,
         "objective": objective,
@@ -85,7 +85,7 @@ def whatif(
     requests, labels, times and draws. Without any option it checks that the recorded setting reproduces the record.
     """
     from processor.audit.progress import input_records
-    from processor.audit.replay.findings import NotAuditable
+    from processor.audit.replay.findings import NotAuditableError
     from processor.runtime.operations.output import document
 
     from .asking import asked
@@ -97,7 +97,7 @@ def whatif(
     try:
         with opened(recording, config, seed_file) as place, input_records(place.source) as progress:
             answer = asked(place.source, place.secrets, base, sweeps, tenant or (), place.codec, processes, progress)
-    except NotAuditable as reason:
+    except NotAuditableError as reason:
         typer.echo(f"cannot be answered: {reason}", err=True)
         raise typer.Exit(2) from None
     if csv is not None:
@@ -116,7 +116,7 @@ def whatif(
 def write_rows(answer: WhatIf, path: Path) -> None:
     import csv
 
-    from processor.core.errors import InvalidInput
+    from processor.core.errors import InvalidInputError
 
     from .tables import COLUMNS, rows
 
@@ -126,7 +126,9 @@ def write_rows(answer: WhatIf, path: Path) -> None:
             writer.writerow(COLUMNS)
             writer.writerows(rows(answer))
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}. Name a file in a folder that exists.") from None
+        raise InvalidInputError(
+            f"cannot write {path}: {error.strerror}. Name a file in a folder that exists."
+        ) from None
 
 
 def save_pictures(answer: WhatIf, folder: Path) -> list[Path]:

@@ -20,8 +20,8 @@ from processor.core.figures.metrics import rate_by_label
 from processor.runtime.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate
 from processor.runtime.telemetry.window_figures import ALPHA, gaps_of
 
-from .outcomes import Cell, Pairs, Run
-from .settings import RECORDED, Change
+from .outcomes import Cell, PairedCases, TenantRun
+from .settings import RECORDED, SettingsChange
 
 NOTHING = float("nan")
 UNKNOWN = Estimate(NOTHING, NOTHING, NOTHING)
@@ -55,7 +55,7 @@ class SettingFigures(msgspec.Struct, frozen=True, kw_only=True):
     ones are the mean over all draws and have less noise."""
 
     setting: str
-    change: Change | None
+    change: SettingsChange | None
     policy: str
     fairness: float | None
     refused: str = ""
@@ -100,7 +100,7 @@ class TenantAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return [one for one in self.settings if one.standing == "dominates"]
 
 
-def tenant_answers(runs: Sequence[Run], changes: Sequence[Change]) -> list[TenantAnswer]:
+def tenant_answers(runs: Sequence[TenantRun], changes: Sequence[SettingsChange]) -> list[TenantAnswer]:
     """One answer for each tenant; its settings in the order they were asked for."""
     order = {change: i for i, change in enumerate(changes)}
     recorded = {run.tenant: run for run in runs if run.change is None}
@@ -140,12 +140,12 @@ def one_sided(unlabelled: Sequence[str]) -> str:
     )
 
 
-def _concerns(run: Run, recorded: Run) -> bool:
+def _concerns(run: TenantRun, recorded: TenantRun) -> bool:
     """Leaving out an expert that a tenant never had is no other setting for it."""
     return run.change is None or set(run.change.without) <= set(recorded.experts)
 
 
-def figures_of(run: Run) -> SettingFigures:
+def figures_of(run: TenantRun) -> SettingFigures:
     confusion, expected = run.confusion(), run.expected()
     plain = SettingFigures(
         setting=run.change.name if run.change else RECORDED,
@@ -203,7 +203,7 @@ def _gaps(confusion: Ints, positive: int | None) -> dict[str, Estimate]:
     return found
 
 
-def _cells(run: Run, confusion: Ints, expected: Floats) -> list[CellFigures]:
+def _cells(run: TenantRun, confusion: Ints, expected: Floats) -> list[CellFigures]:
     trials, rates, means = _trials(confusion), rate_by_label(confusion), rate_by_label(expected)
     low, high = interval(_errors(confusion), trials, ALPHA)
     return [
@@ -222,7 +222,7 @@ def _cells(run: Run, confusion: Ints, expected: Floats) -> list[CellFigures]:
 # Differences
 
 
-def _compared(other: SettingFigures, recorded: SettingFigures, pairs: Pairs) -> SettingFigures:
+def _compared(other: SettingFigures, recorded: SettingFigures, pairs: PairedCases) -> SettingFigures:
     if other.refused or not other.labels or not recorded.labels:
         return other
     difference = Difference(
@@ -253,12 +253,12 @@ def standing_of(gap: float, loss: float) -> Standing:
     return "neither"
 
 
-def _expected_loss(chance: Mapping[Cell, int], pairs: Pairs) -> float:
+def _expected_loss(chance: Mapping[Cell, int], pairs: PairedCases) -> float:
     cases = pairs.cases.total()
     return sum(chance.values()) / ONE / cases if cases else NOTHING
 
 
-def _expected_gap(chance: Mapping[Cell, int], pairs: Pairs) -> float:
+def _expected_gap(chance: Mapping[Cell, int], pairs: PairedCases) -> float:
     """The worst difference between two groups on any true label, of the cases both settings have a label for."""
     labels = sorted({label for _, label in pairs.cases})
     rates = {cell: chance[cell] / ONE / n for cell, n in pairs.cases.items()}
@@ -266,7 +266,7 @@ def _expected_gap(chance: Mapping[Cell, int], pairs: Pairs) -> float:
     return max((max(found) - min(found) for found in by_label if len(found) > 1), default=NOTHING)
 
 
-def loss_change(pairs: Pairs, alpha: float = ALPHA) -> Estimate:
+def loss_change(pairs: PairedCases, alpha: float = ALPHA) -> Estimate:
     """Of wrong decisions per label."""
     cases, more, fewer = pairs.cases.total(), pairs.only_other.total(), pairs.only_recorded.total()
     if not cases:
@@ -275,7 +275,7 @@ def loss_change(pairs: Pairs, alpha: float = ALPHA) -> Estimate:
     return Estimate((more - fewer) / cases, float(low[0] - high[1]), float(high[0] - low[1]))
 
 
-def gap_change(pairs: Pairs, alpha: float = ALPHA) -> Estimate:
+def gap_change(pairs: PairedCases, alpha: float = ALPHA) -> Estimate:
     """Of the worst difference between two groups on any true label.
 
     With s the difference of two groups as recorded and δ how much the other setting changes it, the gap changes by

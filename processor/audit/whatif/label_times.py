@@ -16,9 +16,9 @@ from pathlib import Path
 from processor.adapters.codec import Codec, raw_of
 from processor.audit.sources.source import Source
 from processor.core.stream.entry import entry_id
-from processor.core.stream.events import FeedbackEvent, Limits, Rejected, decode_feedback
+from processor.core.stream.events import FeedbackEvent, Limits, RejectedEventError, decode_feedback
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.step import FEEDBACK, Asked, Raw
+from processor.core.stream.step import FEEDBACK, DecodedBatch, InputRecord
 
 from .settings import LabelDelay
 
@@ -45,7 +45,7 @@ class LabelStore:
         for record in source.read("feedback", number):
             try:
                 event = decode_feedback(raw_of(FEEDBACK, record, codec).value, ANY_SIZE)
-            except Rejected:
+            except RejectedEventError:
                 continue
             rows.append((entry_id(event.tenant, event.decision_id), record.offset, record.timestamp, event.label))
             if len(rows) >= AT_ONCE:
@@ -81,7 +81,7 @@ class Retimed:
         """Labels that have not come by the end of the record."""
         return len(self._due)
 
-    def __call__(self, journal: JournalRecord, asked: Asked) -> Asked:
+    def __call__(self, journal: JournalRecord, asked: DecodedBatch) -> DecodedBatch:
         until = _end(journal, asked)
         for raw, event, key in asked.requests:
             at = _time(raw, journal)
@@ -91,15 +91,15 @@ class Retimed:
         feedback = []
         while self._due and self._due[0][0] <= until:
             when, offset, tenant, decision_id, label = heappop(self._due)
-            raw = Raw(FEEDBACK, offset, when, tenant.encode(), b"")
+            raw = InputRecord(FEEDBACK, offset, when, tenant.encode(), b"")
             feedback.append((raw, FeedbackEvent(tenant, decision_id, label), entry_id(tenant, decision_id)))
         return replace(asked, feedback=feedback)
 
 
-def _end(journal: JournalRecord, asked: Asked) -> int:
+def _end(journal: JournalRecord, asked: DecodedBatch) -> int:
     """Up to when labels belong to this batch: the time of its last record; without any, its clock."""
     return max((_time(raw, journal) for raw, _, _ in (*asked.requests, *asked.feedback)), default=journal.clock)
 
 
-def _time(raw: Raw, journal: JournalRecord) -> int:
+def _time(raw: InputRecord, journal: JournalRecord) -> int:
     return raw.timestamp if raw.timestamp >= 0 else journal.clock

@@ -13,7 +13,7 @@ import msgspec
 
 from processor.core.stream.entry import EXPIRED, LABELLED, entry_id
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import Asked, Outcome
+from processor.core.stream.step import DecodedBatch, StepResult
 from processor.core.stream.writes import ID_BYTES
 
 _SET, _DELETE = b"Ee"
@@ -21,7 +21,7 @@ _NUMBER, _LABEL = slice(1, 3), 11
 """where a settled entry has its tenant and its label; see ``core.stream.entry``"""
 
 
-class Opened(msgspec.Struct, frozen=True, gc=False):
+class RecordedDecision(msgspec.Struct, frozen=True, gc=False):
     """A decision, as much of it as is needed; read from its JSON."""
 
     tenant: str
@@ -32,31 +32,33 @@ class Opened(msgspec.Struct, frozen=True, gc=False):
     parts: dict[str, int]
 
 
-class Labelled(NamedTuple):
+class LabelledDecision(NamedTuple):
     """A decision whose label has come."""
 
     key: bytes
-    made: Opened
+    made: RecordedDecision
     truth: str
 
 
-_DECODER = msgspec.json.Decoder(Opened)
+_DECODER = msgspec.json.Decoder(RecordedDecision)
 
 
 class Ledger:
     """Decisions that wait for their labels."""
 
     def __init__(self) -> None:
-        self.waiting: dict[bytes, Opened] = {}
+        self.waiting: dict[bytes, RecordedDecision] = {}
 
-    def take(self, outcome: Outcome, asked: Asked) -> tuple[list[Opened], list[Labelled], list[bytes]]:
+    def take(
+        self, outcome: StepResult, asked: DecodedBatch
+    ) -> tuple[list[RecordedDecision], list[LabelledDecision], list[bytes]]:
         """What a batch decided, which labels it joined, and whose labels will never come now."""
-        made: list[Opened] = []
+        made: list[RecordedDecision] = []
         for one in outcome.decisions:
             opened = _DECODER.decode(one.value)
             self.waiting[entry_id(opened.tenant, opened.decision_id)] = opened
             made.append(opened)
-        labelled: list[Labelled] = []
+        labelled: list[LabelledDecision] = []
         expired: list[bytes] = []
         names = list(outcome.partition.tenants)
         for key, value in settled(outcome.writes):
@@ -67,7 +69,7 @@ class Ledger:
             if truth is None:
                 expired.append(key)
             else:
-                labelled.append(Labelled(key, found, truth))
+                labelled.append(LabelledDecision(key, found, truth))
         return made, labelled, expired
 
 
@@ -92,14 +94,14 @@ def settled(writes: bytes) -> Iterator[tuple[bytes, bytes]]:
             return
 
 
-def _truth(partition: Partition, names: list[str], found: Opened, value: bytes) -> str | None:
+def _truth(partition: Partition, names: list[str], found: RecordedDecision, value: bytes) -> str | None:
     if value[0] == EXPIRED:
         return None
     assert names[int.from_bytes(value[_NUMBER], "big")] == found.tenant
     return partition.tenants[found.tenant].names.labels[value[_LABEL]]
 
 
-def _forgotten(outcome: Outcome, asked: Asked, key: bytes, found: Opened) -> str | None:
+def _forgotten(outcome: StepResult, asked: DecodedBatch, key: bytes, found: RecordedDecision) -> str | None:
     """The label of a decision that was settled and forgotten in one batch, so that the writes do not say how.
 
     A label of this batch was first; else it has expired, and counts as the rules say.

@@ -13,15 +13,15 @@ from processor.core.exact import ONE, Floats, Ints
 from processor.core.figures.diagnosis import unlabelled_decisions
 from processor.core.stream.tenant import Tenant
 
-from .ledger import Labelled, Opened
-from .settings import Change
+from .ledger import LabelledDecision, RecordedDecision
+from .settings import SettingsChange
 
 Cell = tuple[str, str]
 """group, true label"""
 
 
 @dataclass
-class Pairs:
+class PairedCases:
     """Labels of cases that both settings have decided: how many, and how often only one of them was wrong."""
 
     cases: Counter[Cell] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Pairs:
     chance_there: Counter[Cell] = field(default_factory=Counter)
     """of a wrong decision under the other setting"""
 
-    def add(self, recorded: Labelled, other: Labelled) -> None:
+    def add(self, recorded: LabelledDecision, other: LabelledDecision) -> None:
         cell = (recorded.made.group, recorded.truth)
         self.cases[cell] += 1
         self.chance[cell] += ONE - recorded.made.parts[recorded.truth]
@@ -48,11 +48,11 @@ class Pairs:
 
 
 @dataclass
-class Run:
+class TenantRun:
     """One tenant under one setting, in whole numbers."""
 
     tenant: str
-    change: Change | None = None
+    change: SettingsChange | None = None
     """None as recorded"""
     partition: int = 0
     refused: str = ""
@@ -66,7 +66,7 @@ class Run:
     """labels by group, truth and decision"""
     chances: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """the same cases by what might have been decided: the recorded parts of 2³², added up"""
-    pairs: Pairs = field(default_factory=Pairs)
+    pairs: PairedCases = field(default_factory=PairedCases)
     # What the tenant's state says at the end
     labels: tuple[str, ...] = ()
     positive: str | None = None
@@ -81,7 +81,7 @@ class Run:
     unlabelled: tuple[str, ...] = ()
     """decisions that never got a label although the others did"""
 
-    def add(self, label: Labelled) -> None:
+    def add(self, label: LabelledDecision) -> None:
         made, truth = label.made, label.truth
         self.drawn[made.group, truth, made.decision] += 1
         for decision, parts in made.parts.items():
@@ -125,13 +125,16 @@ class Run:
 
 
 def count(
-    runs: dict[str, Run], made: Sequence[Opened], labelled: Sequence[Labelled], tenants: frozenset[str] = frozenset()
+    runs: dict[str, TenantRun],
+    made: Sequence[RecordedDecision],
+    labelled: Sequence[LabelledDecision],
+    tenants: frozenset[str] = frozenset(),
 ) -> None:
     """Add what a batch decided and learnt; of these tenants, or of all."""
     for one in made:
         if not tenants or one.tenant in tenants:
             if one.tenant not in runs:
-                runs[one.tenant] = Run(one.tenant)
+                runs[one.tenant] = TenantRun(one.tenant)
             runs[one.tenant].decided += 1
     for label in labelled:
         run = runs.get(label.made.tenant)

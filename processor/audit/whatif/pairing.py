@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .ledger import Labelled, Ledger
-from .outcomes import Pairs
+from .ledger import LabelledDecision, Ledger
+from .outcomes import PairedCases
 from .variation import Variation
 
 
@@ -16,12 +16,16 @@ class Pairing:
 
     ledger: Ledger
     other: Variation
-    by_tenant: dict[str, Pairs] = field(default_factory=dict)
-    _mine: dict[bytes, Labelled] = field(default_factory=dict)
-    _theirs: dict[bytes, Labelled] = field(default_factory=dict)
+    by_tenant: dict[str, PairedCases] = field(default_factory=dict)
+    _mine: dict[bytes, LabelledDecision] = field(default_factory=dict)
+    _theirs: dict[bytes, LabelledDecision] = field(default_factory=dict)
 
     def take(
-        self, mine: Sequence[Labelled], theirs: Sequence[Labelled], gone: Iterable[bytes], gone_there: Iterable[bytes]
+        self,
+        mine: Sequence[LabelledDecision],
+        theirs: Sequence[LabelledDecision],
+        gone: Iterable[bytes],
+        gone_there: Iterable[bytes],
     ) -> None:
         for label in theirs:
             self._theirs[label.key] = label
@@ -44,6 +48,6 @@ class Pairing:
         for key in gone_there:
             self._mine.pop(key, None)
 
-    def _pair(self, mine: Labelled, theirs: Labelled) -> None:
+    def _pair(self, mine: LabelledDecision, theirs: LabelledDecision) -> None:
         if mine.truth == theirs.truth:  # one may have expired into another label
-            self.by_tenant.setdefault(mine.made.tenant, Pairs()).add(mine, theirs)
+            self.by_tenant.setdefault(mine.made.tenant, PairedCases()).add(mine, theirs)

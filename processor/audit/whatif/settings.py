@@ -8,9 +8,9 @@ from typing import Literal, cast
 import msgspec
 import numpy as np
 
-from processor.core.errors import InvalidInput, InvalidSettings, nearest, one_of
+from processor.core.errors import InvalidInputError, InvalidSettingsError, nearest, one_of
 from processor.core.settings import OBJECTIVES, POLICIES, Balance, ObjectiveName, PolicyName
-from processor.core.stream.tenant import TenantRules
+from processor.core.stream.tenant import TenantSettings
 from processor.runtime.config.values import Duration
 
 LIFETIME = "lifetime"
@@ -49,7 +49,7 @@ class LabelDelay(msgspec.Struct, frozen=True):
             kind: DelayKind = "later" if said.startswith("+") else "fixed"
             return cls(kind, float(Duration.read(said.removeprefix("+"))))
         except ValueError as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f'a label delay of "{text}" cannot be read ({error}): use none, original, 1h (that long after the '
                 "request), +1h (later than it came) or x2 (twice as late)"
             ) from None
@@ -76,7 +76,7 @@ class LabelDelay(msgspec.Struct, frozen=True):
                 return ("+" if self.kind == "later" else "") + str(Duration(int(self.amount)))
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SettingsChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One other setting; what is None stays as it was recorded."""
 
     policy: PolicyName | None = None
@@ -106,7 +106,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ]
         return ", ".join(part for part in said if part) or RECORDED
 
-    def under(self, tenant: str, rules: TenantRules) -> TenantRules:
+    def under(self, tenant: str, rules: TenantSettings) -> TenantSettings:
         """The tenant's rules with this change. Raises InvalidSettings where they do not go together."""
         settings = rules.settings
         policy = settings.policy
@@ -136,8 +136,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 keep=max(settings.keep, window or 0),
                 shadows=(),
             )
-        except InvalidSettings as error:
-            raise InvalidSettings(f'"{self.name}" is not possible for tenant "{tenant}": {error}') from None
+        except InvalidSettingsError as error:
+            raise InvalidSettingsError(f'"{self.name}" is not possible for tenant "{tenant}": {error}') from None
         return msgspec.structs.replace(rules, settings=settings)
 
 
@@ -158,14 +158,14 @@ class Sweep(msgspec.Struct, frozen=True):
         """
         what, _, values = (part.strip() for part in text.partition("="))
         if what not in SWEPT:
-            raise InvalidInput(f'"{what}" cannot be swept: use {one_of(SWEPT)}.{nearest(what, SWEPT)}')
+            raise InvalidInputError(f'"{what}" cannot be swept: use {one_of(SWEPT)}.{nearest(what, SWEPT)}')
         if not values:
             if what == "without":
                 return cls(what, ())
-            raise InvalidInput(f"--sweep {what} needs values: for instance --sweep {what}={_EXAMPLES[what]}")
+            raise InvalidInputError(f"--sweep {what} needs values: for instance --sweep {what}={_EXAMPLES[what]}")
         return cls(what, tuple(_spread(values) if ":" in values else (v.strip() for v in values.split(","))))
 
-    def changes(self, change: Change, experts: Iterable[str]) -> list[Change]:
+    def changes(self, change: SettingsChange, experts: Iterable[str]) -> list[SettingsChange]:
         values = self.values or tuple(sorted(set(experts) - set(change.without)))
         return [changed(change, self.what, value) for value in values]
 
@@ -188,15 +188,15 @@ def _spread(text: str) -> list[str]:
         first, last, count = text.split(":")
         low, high, steps = float(first), float(last), int(count)
     except ValueError:
-        raise InvalidInput(f'"{text}" is no range: write from:to:count, for instance 0.01:100:13') from None
+        raise InvalidInputError(f'"{text}" is no range: write from:to:count, for instance 0.01:100:13') from None
     if not (0.0 < low < high < float("inf")) or not 2 <= steps <= MOST_SETTINGS:
-        raise InvalidInput(
+        raise InvalidInputError(
             f'"{text}" is no range on a logarithmic scale: it needs 0 < from < to, and 2 to {MOST_SETTINGS} steps'
         )
     return [f"{value:.6g}" for value in np.geomspace(low, high, steps)]
 
 
-def changed(change: Change, what: str, value: str) -> Change:
+def changed(change: SettingsChange, what: str, value: str) -> SettingsChange:
     """The same change with one more part of it, as people write it."""
     match what:
         case "lambda":
@@ -215,20 +215,20 @@ def changed(change: Change, what: str, value: str) -> Change:
             return msgspec.structs.replace(change, without=(*change.without, value))
         case "delay":
             return msgspec.structs.replace(change, delay=LabelDelay.read(value))
-    raise InvalidInput(f'"{what}" cannot be changed: use {one_of(SWEPT)}')
+    raise InvalidInputError(f'"{what}" cannot be changed: use {one_of(SWEPT)}')
 
 
 def _number(what: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise InvalidInput(f'{what} is "{value}", which is no number: for instance {_EXAMPLES[what]}') from None
+        raise InvalidInputError(f'{what} is "{value}", which is no number: for instance {_EXAMPLES[what]}') from None
 
 
 def _weight(what: str, value: str) -> float:
     number = _number(what, value)
     if not 0.0 <= number <= 1e6:
-        raise InvalidInput(f"{what} is {value}: use a number from 0 to 1000000")
+        raise InvalidInputError(f"{what} is {value}: use a number from 0 to 1000000")
     return number
 
 
@@ -236,17 +236,17 @@ def _window(value: str) -> int | Literal["lifetime"]:
     if value == "lifetime":
         return "lifetime"
     if not value.isdigit() or not 1 <= int(value) <= 10_000:
-        raise InvalidInput(f'window is "{value}": use a number of buckets from 1 up, or {LIFETIME}')
+        raise InvalidInputError(f'window is "{value}": use a number of buckets from 1 up, or {LIFETIME}')
     return int(value)
 
 
 def _choice(what: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
-        raise InvalidInput(f'{what} is "{value}": use {one_of(choices)}.{nearest(value, choices)}')
+        raise InvalidInputError(f'{what} is "{value}": use {one_of(choices)}.{nearest(value, choices)}')
     return value
 
 
-def settings_asked_for(base: Change, sweeps: Sequence[Sweep], experts: Iterable[str]) -> list[Change]:
+def settings_asked_for(base: SettingsChange, sweeps: Sequence[Sweep], experts: Iterable[str]) -> list[SettingsChange]:
     """Every setting to try, each once and none that is the recorded one."""
     experts = sorted(set(experts))
     for expert in base.without:
@@ -255,14 +255,14 @@ def settings_asked_for(base: Change, sweeps: Sequence[Sweep], experts: Iterable[
     for change in found:
         for expert in change.without:
             _known(expert, experts)
-    found = [change for change in dict.fromkeys(found) if change != Change()]
+    found = [change for change in dict.fromkeys(found) if change != SettingsChange()]
     if len(found) > MOST_SETTINGS:
-        raise InvalidInput(f"{len(found)} settings were asked for: at most {MOST_SETTINGS} at once")
+        raise InvalidInputError(f"{len(found)} settings were asked for: at most {MOST_SETTINGS} at once")
     return found
 
 
 def _known(expert: str, experts: Sequence[str]) -> None:
     if experts and expert not in experts:
-        raise InvalidInput(
+        raise InvalidInputError(
             f'no request has a prediction of "{expert}": the experts are {one_of(experts)}.{nearest(expert, experts)}'
         )

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import msgspec
 
-from processor.audit.replay.mirror import Mirror
+from processor.audit.replay.mirror import MemoryState
 from processor.audit.replay.replay import ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
 from processor.core.advice import Advice
-from processor.core.errors import InvalidSettings
+from processor.core.errors import InvalidSettingsError
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import Asked, advanced, due_slot, step
-from processor.core.stream.tenant import Tenant, TenantRules, fields_by_tenant
+from processor.core.stream.step import DecodedBatch, advanced, due_slot, step
+from processor.core.stream.tenant import Tenant, TenantSettings, fields_by_tenant
 
 from .label_times import LabelStore, Retimed
-from .ledger import Labelled, Ledger
-from .outcomes import Run, count
-from .settings import Change
+from .ledger import LabelledDecision, Ledger
+from .outcomes import TenantRun, count
+from .settings import SettingsChange
 
 HIDDEN_LABELS = (
     "labels come for positive decisions only: of cases the record refused nobody knows the label, and another setting "
@@ -32,7 +32,7 @@ class Variation:
     """The stream under one other setting."""
 
     def __init__(
-        self, change: Change, number: int, secrets: Secrets, tenants: frozenset[str], store: LabelStore | None
+        self, change: SettingsChange, number: int, secrets: Secrets, tenants: frozenset[str], store: LabelStore | None
     ) -> None:
         self.change, self._number, self._secrets, self._tenants = change, number, secrets, tenants
         self.retimed = Retimed(change.delay, store) if change.delay and store else None
@@ -40,12 +40,12 @@ class Variation:
         """tenants this setting cannot be tried on, and why"""
         self._lineage = ""
         self.partition: Partition | None = None
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, TenantRun] = {}
         self.ledger = Ledger()
 
     def _begin(self, journal: JournalRecord) -> None:
         self._lineage = journal.lineage
-        self.book, self.mirror = RuleBook(self._secrets, self._override), Mirror()
+        self.book, self.mirror = RuleBook(self._secrets, self._override), MemoryState()
         self.runs, self.ledger = {}, Ledger()
         self.partition = Partition(
             self._number, journal.partitions, Identity(journal.lineage, journal.sequence - 1, GENESIS)
@@ -53,17 +53,17 @@ class Variation:
         if self.retimed:
             self.retimed.begin()
 
-    def _override(self, tenant: str, rules: TenantRules) -> TenantRules:
+    def _override(self, tenant: str, rules: TenantSettings) -> TenantSettings:
         if rules.settings.feedback != "all":
             self.refused[tenant] = HIDDEN_LABELS
             return rules
         try:
             return self.change.under(tenant, rules)
-        except InvalidSettings as error:
+        except InvalidSettingsError as error:
             self.refused[tenant] = str(error)
             return rules
 
-    def follow(self, batch: ReplayedBatch) -> tuple[list[Labelled], list[bytes]]:
+    def follow(self, batch: ReplayedBatch) -> tuple[list[LabelledDecision], list[bytes]]:
         """One batch. The labels it joined, and decisions whose labels will never come."""
         journal = batch.journal
         assert batch.asked is not None
@@ -80,7 +80,7 @@ class Variation:
         made, labelled, expired = self.ledger.take(outcome, asked)
         count(self.runs, made, labelled, frozenset())
         for tenant in undecidable:
-            self.runs.setdefault(tenant, Run(tenant)).undecided += 1
+            self.runs.setdefault(tenant, TenantRun(tenant)).undecided += 1
         for alert in outcome.alerts:
             if alert.state == "raised" and alert.tenant in self.runs:
                 self.runs[alert.tenant].alerts += 1
@@ -98,10 +98,10 @@ class Variation:
             tenants, own = dict(self.partition.tenants), fields_by_tenant(self.mirror.fields)
             for name in affected:
                 number = tenants[name].number
-                tenants[name] = Tenant.from_fields(number, own[number], self.book.rules_for)
+                tenants[name] = Tenant.from_fields(number, own[number], self.book.settings_for)
             self.partition = replace(self.partition, tenants=tenants)
 
-    def _transformed(self, journal: JournalRecord, asked: Asked) -> tuple[Asked, list[str]]:
+    def _transformed(self, journal: JournalRecord, asked: DecodedBatch) -> tuple[DecodedBatch, list[str]]:
         """What this setting is asked: the tenants wanted, without the experts left out, labels at their new times."""
         wanted, without = self._tenants, set(self.change.without)
         requests = [one for one in asked.requests if not wanted or one[1].tenant in wanted]

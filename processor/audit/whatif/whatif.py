@@ -14,11 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from processor.adapters.codec import Codec
-from processor.audit.replay.findings import NotAuditable
+from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.pool import Progress, in_processes
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import Secrets
-from processor.audit.replay.shelves import Shelf
+from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import Source
 from processor.audit.verify.decisions import Decisions
 from processor.core.stream.journal import decisions_digest
@@ -26,20 +26,20 @@ from processor.core.stream.partition import Partition
 
 from .label_times import LabelStore
 from .ledger import Ledger
-from .outcomes import Pairs, Run, count
+from .outcomes import PairedCases, TenantRun, count
 from .pairing import Pairing
-from .settings import Change
+from .settings import SettingsChange
 from .variation import HIDDEN_LABELS, Variation
 
 
 @dataclass(frozen=True)
-class Task:
+class WhatIfTask:
     """One partition under some settings; it can be given to another process."""
 
     source: Source
     number: int
     secrets: Secrets
-    changes: tuple[Change, ...]
+    changes: tuple[SettingsChange, ...]
     tenants: frozenset[str] = frozenset()
     """none: all of them"""
     codec: Callable[[], Codec | None] | None = None
@@ -49,7 +49,7 @@ class Task:
 class Answered:
     """What came of a task."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[TenantRun] = field(default_factory=list)
     """those as recorded, then those of each setting"""
     decisions: int = 0
     reproduced: int = 0
@@ -60,14 +60,14 @@ class Answered:
     """labels not there by the end of the record, by setting"""
 
 
-def answered(task: Task, progress: Callable[[int], None] = lambda records: None) -> Answered:
+def answered(task: WhatIfTask, progress: Callable[[int], None] = lambda records: None) -> Answered:
     """Run a task. Raises NotAuditable where the record cannot be recomputed as it was."""
     with ExitStack() as stack:
         return _Asking(task, stack).run(progress)
 
 
 class _Asking:
-    def __init__(self, task: Task, stack: ExitStack) -> None:
+    def __init__(self, task: WhatIfTask, stack: ExitStack) -> None:
         self.task = task
         codec = task.codec() if task.codec else None
         self.replay = Replay(task.source, task.number, task.secrets, codec=codec)
@@ -81,7 +81,7 @@ class _Asking:
     def _begin(self) -> None:
         """A new lineage forgets everything, and so do the figures."""
         self.ledger = Ledger()
-        self.recorded: dict[str, Run] = {}
+        self.recorded: dict[str, TenantRun] = {}
         self.pairing = [Pairing(self.ledger, other) for other in self.others]
 
     def run(self, progress: Callable[[int], None]) -> Answered:
@@ -96,7 +96,7 @@ class _Asking:
     def _batch(self, batch: ReplayedBatch) -> None:
         if batch.outcome is None or batch.asked is None:
             why = self.replay.lost or (batch.findings[0].text if batch.findings else "a batch cannot be recomputed")
-            raise NotAuditable(
+            raise NotAuditableError(
                 f"the record cannot be recomputed from batch {batch.journal.sequence} of partition {self.task.number} "
                 f"on: {why}. Run `gforce audit` to see what is wrong with it.",
                 partition=self.task.number,
@@ -119,7 +119,7 @@ class _Asking:
     def _check_seeds(self) -> None:
         without = self.replay.book.seedless & (self.task.tenants or self.replay.book.seedless)
         if without:
-            raise NotAuditable(
+            raise NotAuditableError(
                 f'the seed of tenant "{min(without)}" is not known, and other settings are drawn with it: give it '
                 "with --config or --seed-file",
                 partition=self.task.number,
@@ -137,7 +137,7 @@ class _Asking:
             self.answer.reproduced += len(values) if same else 0
             return
         if self.published is None:
-            shelf = Shelf(self.task.source, "decisions", self.task.number, journal.partitions)
+            shelf = OutputReader(self.task.source, "decisions", self.task.number, journal.partitions)
             self.published = Decisions(shelf, self.task.number)
         codec, topic = self.replay.codec, self.published.topic
         expected = [codec.from_json(topic, value) for value in values] if codec else values
@@ -151,13 +151,13 @@ class _Asking:
         for other, pairing in zip(self.others, self.pairing, strict=True):
             self._conclude(other.runs.values(), other.partition)
             for name, run in other.runs.items():
-                run.change, run.pairs = other.change, pairing.by_tenant.get(name, Pairs())
+                run.change, run.pairs = other.change, pairing.by_tenant.get(name, PairedCases())
                 run.refused = other.refused.get(name, "") or run.refused
                 self.answer.runs.append(run)
             if other.retimed:
                 self.answer.outstanding[other.change.name] = other.retimed.outstanding
 
-    def _conclude(self, runs: Iterable[Run], partition: Partition | None) -> None:
+    def _conclude(self, runs: Iterable[TenantRun], partition: Partition | None) -> None:
         for run in runs:
             run.partition = self.task.number
             if partition is not None and run.tenant in partition.tenants:
@@ -166,7 +166,7 @@ class _Asking:
                     run.refused = HIDDEN_LABELS
 
 
-def _labels_aside(task: Task, codec: Codec | None, stack: ExitStack) -> LabelStore:
+def _labels_aside(task: WhatIfTask, codec: Codec | None, stack: ExitStack) -> LabelStore:
     folder = stack.enter_context(TemporaryDirectory(prefix="gforce-labels-"))
     store = LabelStore(Path(folder) / "labels.sqlite")
     stack.callback(store.close)
@@ -181,23 +181,23 @@ def tasks_for(
     source: Source,
     numbers: Sequence[int],
     secrets: Secrets,
-    changes: Sequence[Change],
+    changes: Sequence[SettingsChange],
     tenants: frozenset[str] = frozenset(),
     codec: Callable[[], Codec | None] | None = None,
     processes: int | None = None,
-) -> list[Task]:
+) -> list[WhatIfTask]:
     """One task for each partition; where there are fewer of them than processors, their settings are shared out."""
     shares = -(-(processes or cpu_count() or 1) // max(len(numbers), 1))
     shares = max(1, min(shares, len(changes)))
     return [
-        Task(source, number, secrets, tuple(changes[share::shares]), tenants, codec)
+        WhatIfTask(source, number, secrets, tuple(changes[share::shares]), tenants, codec)
         for number in numbers
         for share in range(shares)
     ]
 
 
 def all_answered(
-    tasks: Sequence[Task], processes: int | None = None, progress: Progress = lambda records: None
+    tasks: Sequence[WhatIfTask], processes: int | None = None, progress: Progress = lambda records: None
 ) -> list[Answered]:
     """The answers in the order of the tasks. ``progress`` is told how many input records have been read in all."""
     return in_processes(answered, tasks, processes, progress)

@@ -2,16 +2,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from processor.core.advice import Advice
 from processor.core.exact import Ints, Parts
-from processor.core.stream.batch import Made, Raw, Read
+from processor.core.stream.batch import Decoded, EncodedDecision, InputRecord
 from processor.core.stream.decision_writer import Choice
 from processor.core.stream.events import RequestEvent
 
 def columns(
-    cases: list[Read[RequestEvent]],
-) -> tuple[list[Raw], list[bytes], list[str], list[Advice], list[bytes]]: ...
+    cases: list[Decoded[RequestEvent]],
+) -> tuple[list[InputRecord], list[bytes], list[str], list[Advice], list[bytes]]: ...
 def decisions_in_order(
-    requests: Iterable[Read[RequestEvent]], values: dict[int, bytes], decision: type[Made]
-) -> list[Made]: ...
+    requests: Iterable[Decoded[RequestEvent]], values: dict[int, bytes], decision: type[EncodedDecision]
+) -> list[EncodedDecision]: ...
 def joined_ids(ids: list[bytes]) -> bytes: ...
 def packed_entries(entries: dict[bytes, bytes | None]) -> bytes: ...
 def written_decisions(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from processor.core.errors import InvalidInput, nearest, one_of
+from processor.core.errors import InvalidInputError, nearest, one_of
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class Axes:
             return self.label_index[name]
         except (KeyError, TypeError):
             if not isinstance(name, str):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{name!r} is not a label: labels are strings, and this learner knows {one_of(self.labels)}"
                 ) from None
-            raise InvalidInput(
+            raise InvalidInputError(
                 f'unknown label "{name}": this learner knows {one_of(self.labels)}.{nearest(name, self.labels)} '
                 "Send one of these, or add the label to the settings."
             ) from None
@@ -107,9 +107,11 @@ def _union(one: Axes, other: Axes) -> Axes:
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise InvalidInput(f'"{names}" is one name where several are meant: use ["{names}"]')
+        raise InvalidInputError(f'"{names}" is one name where several are meant: use ["{names}"]')
     unique = set(names)
     for name in unique:
         if not isinstance(name, str):
-            raise InvalidInput(f"{name!r} is not a name: groups, labels and experts are strings. Use str({name!r}).")
+            raise InvalidInputError(
+                f"{name!r} is not a name: groups, labels and experts are strings. Use str({name!r})."
+            )
     return tuple(sorted(unique))

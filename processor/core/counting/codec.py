@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from processor.core.errors import IncompatibleState, InvalidInput
+from processor.core.errors import IncompatibleStateError, InvalidInputError
 from processor.core.exact import Ints
 
 from .axes import Axes
@@ -32,7 +32,7 @@ _LARGEST = np.array([0xFF, 0xFFFF, 0xFFFF_FFFF, (1 << 63) - 1], dtype=np.uint64)
 def encode_state(state: State) -> bytes:
     """A state as bytes; equal states give equal bytes."""
     if not isinstance(state, State):
-        raise InvalidInput(f"a {type(state).__name__} is not a state: use learner.encode(), or a learner's state")
+        raise InvalidInputError(f"a {type(state).__name__} is not a state: use learner.encode(), or a learner's state")
     axes = state.axes
     return msgspec.msgpack.encode(
         [
@@ -54,13 +54,15 @@ def decode_state(data: bytes) -> State:
         fields: list[Any] = msgspec.msgpack.decode(data, type=list)
         magic, version = fields[0], fields[1]
     except (msgspec.MsgspecError, IndexError, TypeError, ValueError) as error:
-        raise IncompatibleState(f"these bytes are not a G-FORCE state ({error}): use what encode_state gave") from None
+        raise IncompatibleStateError(
+            f"these bytes are not a G-FORCE state ({error}): use what encode_state gave"
+        ) from None
     if magic != MAGIC:
-        raise IncompatibleState(
+        raise IncompatibleStateError(
             f"these bytes are not a G-FORCE state, they start with {magic!r}: use what encode_state gave"
         )
     if version != VERSION:
-        raise IncompatibleState(
+        raise IncompatibleStateError(
             f"this state is of format {version} and this version reads {VERSION}: use the version that wrote it, "
             "or rebuild the state by replay"
         )
@@ -75,7 +77,7 @@ def decode_state(data: bytes) -> State:
         state.buckets = {number: decode_counters(counters, axes, unit) for number, counters in buckets}
         _check_counts(state, [number for number, _ in buckets])
     except (TypeError, ValueError) as error:
-        raise IncompatibleState(f"this state is damaged: {error}. Rebuild it by replay.") from None
+        raise IncompatibleStateError(f"this state is damaged: {error}. Rebuild it by replay.") from None
     return state
 
 
@@ -144,7 +146,7 @@ def _widths(flat: Ints, starts: Ints) -> list[bytes]:
     largest = np.maximum.reduceat(flat.view(np.uint64), starts, axis=1)  # a negative one would be the largest of all
     widths = _LARGEST.searchsorted(largest).astype(np.uint8)
     if len(_WIDTHS) in widths.tobytes():
-        raise IncompatibleState("a counter is negative: counters only ever grow, so this state is damaged")
+        raise IncompatibleStateError("a counter is negative: counters only ever grow, so this state is damaged")
     rows: list[bytes] = widths.view(f"V{len(starts)}").ravel().tolist()
     return rows
 
@@ -169,18 +171,18 @@ def decode_counters(data: bytes, axes: Axes, unit: int) -> Counters:
     for array in counters.arrays():
         start = _unpack_into(array, data, start)
     if start != len(data):
-        raise IncompatibleState(f"{len(data)} bytes of counters where the axes ask for {start}")
+        raise IncompatibleStateError(f"{len(data)} bytes of counters where the axes ask for {start}")
     return counters
 
 
 def _unpack_into(array: Ints, data: bytes, start: int) -> int:
     if start >= len(data) or data[start] >= len(_WIDTHS):
-        raise IncompatibleState("the counters end too early or have an unknown width")
+        raise IncompatibleStateError("the counters end too early or have an unknown width")
     dtype = _WIDTHS[data[start]]
     end = start + 1 + array.size * dtype.itemsize
     if end > len(data):
-        raise IncompatibleState(f"{len(data)} bytes of counters where at least {end} are needed")
+        raise IncompatibleStateError(f"{len(data)} bytes of counters where at least {end} are needed")
     array[...] = np.frombuffer(data, dtype, count=array.size, offset=start + 1).reshape(array.shape)
     if dtype.itemsize == 8 and (array < 0).any():
-        raise IncompatibleState("a counter is larger than 2⁶³ − 1")
+        raise IncompatibleStateError("a counter is larger than 2⁶³ − 1")
     return end

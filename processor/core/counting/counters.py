@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from processor.core.errors import IncompatibleState, InvalidInput
+from processor.core.errors import IncompatibleStateError, InvalidInputError
 from processor.core.exact import Indices, Ints
 
 from .axes import Axes
@@ -95,9 +95,9 @@ class Counters:
         """Many learners of one shape as one batch."""
         units = {part.unit for part in parts}
         if len(units) != 1:
-            raise IncompatibleState(f"cannot batch counters of different units {sorted(units)}")
+            raise IncompatibleStateError(f"cannot batch counters of different units {sorted(units)}")
         if len({part.shape for part in parts}) != 1:
-            raise IncompatibleState("cannot batch counters of different shapes: bring all to the same axes first")
+            raise IncompatibleStateError("cannot batch counters of different shapes: bring all to the same axes first")
         return cls(np.concatenate([part.flat for part in parts]), parts[0].shape, units.pop())
 
     def zeros_like(self, batch: int) -> Counters:
@@ -183,13 +183,13 @@ class Counters:
 
     def _check_like(self, other: Counters) -> None:
         if self.unit != other.unit:
-            raise IncompatibleState(
+            raise IncompatibleStateError(
                 f"one state counts labels in units of {self.unit}, the other of {other.unit}: labels of all "
                 'decisions and labels = "positive-only" cannot be merged. Rebuild one of them by replay.'
             )
         if self.flat.shape != other.flat.shape or self.shape != other.shape:
             mine, theirs = ([a.shape for a in c.arrays()] for c in (self, other))
-            raise IncompatibleState(
+            raise IncompatibleStateError(
                 f"counters of shapes {mine} and {theirs} cannot be added: bring both to the same axes "
                 "first (Counters.regrown, or State.merge, which does it for you)"
             )
@@ -242,12 +242,12 @@ class Counters:
         """More columns than there are experts or policies would count in other cells."""
         _, labels, experts, policies = self.shape
         if predictions.shape[1] > experts or decided.shape[1] > policies:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{predictions.shape[1]} predictions and {decided.shape[1]} decisions of each case were given for "
                 f"{experts} experts and {policies} policies: extend the state first"
             )
         if predictions.size and not ABSENT <= predictions.min() <= predictions.max() < labels:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"a prediction has index {predictions.min()} or {predictions.max()} and there are {labels} labels: use "
                 f"an index of one of them, or {ABSENT} where an expert was absent"
             )
@@ -308,7 +308,7 @@ def _places(old: Axes, new: Axes) -> Ints:
 def _check_indices(what: str, indices: Ints, count: int) -> None:
     """Beyond its axis an index would count in another cell."""
     if indices.size and indices.astype(np.uint64).max() >= count:  # a negative one would be the largest of all
-        raise InvalidInput(f"a {what} has index {indices.max()} and there are {count}: extend the state first")
+        raise InvalidInputError(f"a {what} has index {indices.max()} and there are {count}: extend the state first")
 
 
 def label_weight(positive_parts: int) -> int:
@@ -318,7 +318,7 @@ def label_weight(positive_parts: int) -> int:
     (True, True)
     """
     if not 0 < positive_parts <= 1 << 32:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"a positive decision of probability {positive_parts}/2³² cannot have been made: its label has no weight. "
             "Check the propensity recorded with the decision."
         )

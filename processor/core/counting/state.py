@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from processor.core.errors import IncompatibleState, InvalidInput
+from processor.core.errors import IncompatibleStateError, InvalidInputError
 from processor.core.exact import Ints
 
 from .axes import Axes
@@ -37,7 +37,7 @@ class State:
     def __post_init__(self) -> None:
         for what, value in (("bucket", self.bucket), ("keep", self.keep), ("unit", self.unit)):
             if type(value) is not int or not 1 <= value <= 1 << 53:
-                raise InvalidInput(f"{what} is {value!r}: use a whole number from 1 up")
+                raise InvalidInputError(f"{what} is {value!r}: use a whole number from 1 up")
         self.lifetime = Counters.zeros(self.axes, unit=self.unit)
 
     @property
@@ -105,18 +105,18 @@ class State:
     def merge(self, other: State) -> None:
         """Add another state to this one."""
         if not isinstance(other, State):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"a {type(other).__name__} is not a state: use the state of a learner, or what decode_state gives"
             )
         for what in ("bucket", "keep", "unit"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if mine != theirs:
-                raise IncompatibleState(
+                raise IncompatibleStateError(
                     f"a state with {what} = {mine} cannot take one with {what} = {theirs}: rebuild one of them by "
                     "replay under the other's settings"
                 )
         if self.axes.labels != other.axes.labels:
-            raise IncompatibleState(
+            raise IncompatibleStateError(
                 f"a state of labels {list(self.axes.labels)} cannot take one of {list(other.axes.labels)}: labels are "
                 "fixed by the settings. Rebuild one of them by replay under the other's settings."
             )
@@ -137,7 +137,7 @@ class State:
         if buckets is None:
             return self.lifetime
         if type(buckets) is not int or not 1 <= buckets <= self.keep:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"a window of {buckets!r} buckets was asked for but {self.keep} are kept: use 1 to {self.keep}"
             )
         total = Counters.zeros(self.axes, unit=self.unit)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats
 
 
@@ -63,13 +63,15 @@ def least_fair_loss(error: Floats, group_share: Floats, base_rate: Floats) -> Mi
     size = groups * experts
     share, rate = np.asarray(group_share), np.asarray(base_rate)
     if share.shape != (groups,) or rate.shape != (groups, kinds):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"shares of shape {share.shape} and base rates of shape {rate.shape} do not go with {groups} groups and "
             f"{kinds} labels: give one share for each group, and for each group one rate for each label"
         )
     for what, vector in (("group shares", share), ("base rates", rate)):
         if not (vector >= 0).all() or (np.abs(vector.sum(axis=-1) - 1) > 1e-9).any():
-            raise InvalidInput(f"{what} {vector.tolist()} are not probabilities: each must be at least 0, together 1")
+            raise InvalidInputError(
+                f"{what} {vector.tolist()} are not probabilities: each must be at least 0, together 1"
+            )
     weight = share[:, None] * rate
     cost = np.einsum("gy,fgy->gf", weight, error).ravel()
     equal = [
@@ -80,7 +82,7 @@ def least_fair_loss(error: Floats, group_share: Floats, base_rate: Floats) -> Mi
     simplices["b_eq"] = np.concatenate([simplices["b_eq"], np.zeros(len(equal))])
     answer = linprog(cost, **simplices)
     if answer.status == 2:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"no mixture of these {experts} experts has equal error rates in all {groups} groups: the least gap "
             f"is {least_gap(error).figure:.3f}. Add an expert, or accept that gap."
         )
@@ -94,7 +96,7 @@ def _shape(error: Floats) -> tuple[int, int, int]:
         or not error.size
         or not ((error >= 0) & (error <= 1)).all()
     ):
-        raise InvalidInput(
+        raise InvalidInputError(
             "error rates must be an array [expert, group, label] of numbers from 0 to 1, none of these axes empty; got "
             f"{np.asarray(error).tolist()}"
         )

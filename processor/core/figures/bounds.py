@@ -13,7 +13,7 @@ from math import isfinite, log, log1p
 import numpy as np
 
 from processor.core.counting.counters import Counters
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats
 from processor.core.rules.estimates import cross_instance, estimate, weights
 from processor.core.rules.rule import Rule
@@ -39,19 +39,19 @@ def printed_gamma(eta: float) -> float:
     0.674
     """
     if not 0.0 < eta < 0.5:
-        raise InvalidInput(f"eta is {eta}: γ(η) is defined for 0 < η < 0.5")
+        raise InvalidInputError(f"eta is {eta}: γ(η) is defined for 0 < η < 0.5")
     return log1p(-eta) / log1p(-eta * (1.0 + eta))
 
 
 def paper_bounds(rule: Rule, counters: Counters, prior: Prior = Prior(), learner: int = 0) -> Bounds:
     """Bounds at the current q; the rule must have instances (objectives gap, bound, paper)."""
     if rule.shares is not None or rule.selection.shape[2] != counters.labels.shape[2]:
-        raise InvalidInput(
+        raise InvalidInputError(
             "the paper's bounds speak of instances, which only policy gforce with objective gap, bound "
             "or paper has: ask for the bounds of such a policy"
         )
     if rule.exponents.shape[3] != counters.shape.experts or rule.selection.shape[:2] != counters.labels.shape[:2]:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"a rule for {rule.exponents.shape[3]} experts does not go with counters of {counters.shape.experts}, or "
             "groups or learners differ: use the rule of these counters"
         )
@@ -94,7 +94,7 @@ def delayed_regret(experts: int, rate: float, rounds: int, total_delay: int) -> 
     90.2
     """
     if not rate > 0.0 or not isfinite(rate) or experts < 1 or rounds < 0 or total_delay < 0:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the bound needs a positive rate, an expert, and no negative counts; got rate {rate}, experts "
             f"{experts}, rounds {rounds}, total_delay {total_delay}"
         )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaln
 
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats, Ints, Mask
 
 STEPS = 60
@@ -33,7 +33,9 @@ def interval(errors: npt.ArrayLike, trials: npt.ArrayLike, alpha: npt.ArrayLike)
     """
     errors, trials, alpha = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (errors, trials, alpha)))
     if np.any((errors < 0) | (errors > trials)):
-        raise InvalidInput("a cell has more errors than labels, or fewer than none: count both over the same labels")
+        raise InvalidInputError(
+            "a cell has more errors than labels, or fewer than none: count both over the same labels"
+        )
     mixture = betaln(0.5 + errors, 0.5 + trials - errors) - betaln(0.5, 0.5)
     allowed = np.log(1.0 / alpha) - mixture
     ends = _lower_ends(np.stack([errors, trials - errors]), trials, allowed)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processor.core.counting.counters import Counters
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats, Ints
 from processor.core.settings import Prior
 
@@ -38,7 +38,7 @@ def outcomes_of_all(outcomes: Ints, seen: Ints, unit: int, hidden: Hidden | None
     if unit == 1:
         return outcomes
     if hidden is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             "these counters are of labels for positive decisions only, and counted as they are they show no gap "
             "whatever the truth is: use Learner.fairness, or say which label and policy that is (Hidden)"
         )
@@ -60,7 +60,7 @@ def rate_by_label(confusion: Confusion) -> Floats:
 def _binary(confusion: Confusion, positive: int) -> Floats:
     """The rates by label, where one of two is the positive."""
     if np.shape(confusion)[-2:] != (2, 2) or positive not in (0, 1):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"positives and negatives are of two labels, and here positive is {positive} and the shape "
             f"{np.shape(confusion)}: give counts [group, truth, decision] of two labels, or use rate_by_label"
         )
@@ -163,7 +163,7 @@ class Fairness:
 def fairness(counters: Counters, policy: int, learner: int = 0, hidden: Hidden | None = None) -> Fairness:
     """All figures at once; index ``policy`` and ``learner`` into the counters' axes."""
     if not 0 <= learner < len(counters.flat):
-        raise InvalidInput(f"learner is {learner!r} and there are {len(counters.flat)}: use an index from 0 up")
+        raise InvalidInputError(f"learner is {learner!r} and there are {len(counters.flat)}: use an index from 0 up")
     confusion = _outcomes(counters, policy, hidden)[learner]
     by_label = rate_by_label(confusion)
     loss = zero_one_loss(confusion)
@@ -184,7 +184,7 @@ def _outcomes(counters: Counters, policy: int, hidden: Hidden | None) -> Ints:
     """[b, g, y, ŷ]"""
     policies = counters.shape.policies
     if isinstance(policy, str) or not 0 <= policy < policies:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"policy is {policy!r} and there are {policies}: use an index from 0 up, as Axes.policy_index has it"
         )
     of_policy: Ints = outcomes_of_all(counters.outcomes, counters.seen, counters.unit, hidden)[:, policy]

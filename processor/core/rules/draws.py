@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 from processor.core import compiled
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Parts
 
 DRAWS = 3
@@ -32,9 +32,11 @@ def draws(seed: bytes, decision_ids: Iterable[str]) -> Parts:
 
 def check_seed(seed: bytes) -> None:
     if not isinstance(seed, bytes):
-        raise InvalidInput(f"the seed is of type {type(seed).__name__}: use bytes, for example secrets.token_bytes(32)")
+        raise InvalidInputError(
+            f"the seed is of type {type(seed).__name__}: use bytes, for example secrets.token_bytes(32)"
+        )
     if not MIN_SEED <= len(seed) <= MAX_SEED:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the seed has {len(seed)} bytes: use {MIN_SEED} to {MAX_SEED} random bytes, for example "
             "secrets.token_bytes(32)"
         )

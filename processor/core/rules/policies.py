@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from processor.core.counting.counters import Counters
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats, Ints, ordered_sum
 from processor.core.settings import Policy, Prior
 
@@ -29,7 +29,7 @@ def rules_of(
     ``labels`` are the names behind the counters' label axis; λ may differ between them.
     """
     if len(labels) != counters.shape.labels:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{len(labels)} names {list(labels)} were given for {counters.shape.labels} labels: name each"
         )
     estimates = estimate(counters, prior)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from processor.core.errors import InvalidSettings
+from processor.core.errors import InvalidSettingsError
 from processor.core.exact import Floats, ordered_sum
 
 from .estimates import Estimates
@@ -113,7 +113,7 @@ def mixture(estimates: Estimates, fairness: Floats, regret: Floats) -> Problem:
 def check_binary(objective: str, groups: int, labels: int) -> None:
     """``bound`` and ``paper`` are written for two groups and two labels."""
     if (groups, labels) != (2, 2):
-        raise InvalidSettings(
+        raise InvalidSettingsError(
             f'objective "{objective}" is for two groups and two labels, and here are {groups} groups and '
             f'{labels} labels: use "gap" or "mixture"'
         )

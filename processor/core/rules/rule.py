@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from processor.core.counting.counters import ABSENT
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 from processor.core.exact import ONE, Floats, Indices, Ints, Mask, Parts, ordered_sum, quantise, times
 
 from .estimates import weights
@@ -27,7 +27,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionColumns:
     """What a rule decided for a batch of requests, one entry each."""
 
     label: Ints
@@ -39,7 +39,7 @@ class Decided:
     """[n, label]: how likely each label was, out of 2³²; no columns for a shadow"""
 
 
-class Kinds(NamedTuple):
+class RequestShapes(NamedTuple):
     """Requests are of one kind if they have the same learner, the same group and the same experts."""
 
     which: Ints
@@ -53,7 +53,7 @@ class Kinds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Questions:
+class RequestColumns:
     """Requests to a batch of learners, one entry each.
 
     What several rules need to know of them is worked out once. There the requests are along the last axis, which is
@@ -100,7 +100,7 @@ class Questions:
         return int(self.predictions.max(initial=ABSENT))
 
     @cached_property
-    def kinds(self) -> Kinds:
+    def kinds(self) -> RequestShapes:
         groups = int(self.group.max(initial=0)) + 1
         which, count = self.learner * groups + self.group, (int(self.learner.max(initial=0)) + 1) * groups
         experts = self.present[:0] if self.complete else self.present
@@ -109,7 +109,7 @@ class Questions:
                 which, count = 2 * which + present, 2 * count
             some, which = distinct(which, count)
             count = len(some)
-        return Kinds(which, self.learner[some], self.group[some], self.present.T[some])
+        return RequestShapes(which, self.learner[some], self.group[some], self.present.T[some])
 
     @cached_property
     def starts(self) -> Ints:
@@ -157,7 +157,7 @@ class Rule:
     @cached_property
     def selection_parts(self) -> Parts:
         if not (self.selection >= 0).all() or (np.abs(self.selection.sum(axis=2) - 1) > 1e-9).any():
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the probabilities of the instances are {self.selection.tolist()}: each must be at least 0, and those "
                 "of a group together 1"
             )
@@ -178,18 +178,18 @@ class Rule:
         everyone = np.ones((batch.size, self.exponents.shape[3]), dtype=bool)
         return self._parts_among(batch.ravel(), groups.ravel(), everyone).reshape(self.exponents.shape)
 
-    def decide(self, asked: Questions, labels: int, explore: tuple[int, float] | None = None) -> Decided:
+    def decide(self, asked: RequestColumns, labels: int, explore: tuple[int, float] | None = None) -> DecisionColumns:
         """Decide requests; see ``decide``."""
         return decide({"": self}, asked, labels, explore)[""]
 
     def chances(self, group: int, present: Mask, learner: int = 0) -> tuple[Parts, Parts]:
         """How likely each instance was [i], and each expert given the instance [i, f], for one case; out of 2³²."""
         if not present.any():
-            raise InvalidInput("nobody is present: say which experts gave advice, at least one of them")
+            raise InvalidInputError("nobody is present: say which experts gave advice, at least one of them")
         experts = self._parts_among(np.array([learner]), np.array([group]), present[None, :])
         return self.selection_parts[learner, group], experts[0]
 
-    def parts_for(self, asked: Questions) -> Parts:
+    def parts_for(self, asked: RequestColumns) -> Parts:
         """π[k, i, f] for each kind of request, over the experts present in it."""
         kinds = asked.kinds
         if asked.complete:
@@ -210,11 +210,11 @@ class Rule:
 
 def decide(
     rules: Mapping[str, Rule],
-    asked: Questions,
+    asked: RequestColumns,
     labels: int,
     explore: tuple[int, float] | None = None,
     published: str | None = None,
-) -> dict[str, Decided]:
+) -> dict[str, DecisionColumns]:
     """What each of these rules decides, all by the same draws.
 
     ``explore`` is (index of the positive label, φ): with probability φ the decision is positive whatever the experts
@@ -246,16 +246,16 @@ def decide(
             probabilities = _label_probabilities(instances, own, which, asked.by_expert, labels)
             if explore is not None:
                 probabilities = _with_floor(probabilities, positive, floor_parts)
-        decided[name] = Decided(label[number], instance[number], expert[number], probabilities)
+        decided[name] = DecisionColumns(label[number], instance[number], expert[number], probabilities)
     return decided
 
 
-def _check(asked: Questions, labels: int) -> None:
+def _check(asked: RequestColumns, labels: int) -> None:
     if len(asked.silent):
         row = int(asked.silent[0])
-        raise InvalidInput(f"request {row} has no prediction at all: send at least one expert's advice")
+        raise InvalidInputError(f"request {row} has no prediction at all: send at least one expert's advice")
     if asked.highest >= labels:
-        raise InvalidInput(f"a prediction has label index {asked.highest} but there are {labels} labels")
+        raise InvalidInputError(f"a prediction has label index {asked.highest} but there are {labels} labels")
 
 
 def _side_by_side(rules: Sequence[Rule]) -> Rule:

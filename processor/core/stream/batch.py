@@ -13,9 +13,9 @@ import msgspec
 from processor.core import compiled
 
 from .entry import entry_ids, head_of_ids
-from .events import FeedbackEvent, Limits, Reason, Rejected, RequestEvent, is_garbage
+from .events import FeedbackEvent, Limits, Reason, RejectedEventError, RequestEvent, is_garbage
 from .journal import record_hashes
-from .partition import RulesFor
+from .partition import SettingsFor
 from .partitioning import partition_of
 from .reading import Event, Reader, feedback_reader, memory_of, request_reader
 
@@ -24,7 +24,7 @@ REQUESTS, FEEDBACK = "requests", "feedback"
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-class Raw(msgspec.Struct, frozen=True, gc=False):
+class InputRecord(msgspec.Struct, frozen=True, gc=False):
     """An input record; ``source`` is ``requests`` or ``feedback``."""
 
     source: str
@@ -35,7 +35,7 @@ class Raw(msgspec.Struct, frozen=True, gc=False):
     headers: Headers = ()
     original: bytes | None = None
     """the value as it came, where ``value`` is only what it was turned into"""
-    refused: Rejected | None = None
+    refused: RejectedEventError | None = None
     """why it could not be turned into JSON"""
 
     @property
@@ -43,19 +43,19 @@ class Raw(msgspec.Struct, frozen=True, gc=False):
         return self.value if self.original is None else self.original
 
 
-Read = tuple[Raw, Event, bytes]
+Decoded = tuple[InputRecord, Event, bytes]
 """A record, the event in it, and the id of its entry."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False):
     """A record that could not be used, and why."""
 
-    raw: Raw
+    raw: InputRecord
     reason: Reason
     detail: str
 
 
-class Made(msgspec.Struct, frozen=True, gc=False):
+class EncodedDecision(msgspec.Struct, frozen=True, gc=False):
     """A decision to be published."""
 
     tenant: str
@@ -64,11 +64,11 @@ class Made(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True)
-class Terms:
+class StreamSettings:
     """What holds for every batch of a partition."""
 
     limits: Limits
-    rules_for: RulesFor
+    settings_for: SettingsFor
     max_future: int
     slot: int
     """width of an expiry slot in milliseconds"""
@@ -85,11 +85,11 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DecodedBatch:
     """A batch, decoded: what can be used, what cannot, and which entries it needs."""
 
-    requests: list[Read[RequestEvent]]
-    feedback: list[Read[FeedbackEvent]]
+    requests: list[Decoded[RequestEvent]]
+    feedback: list[Decoded[FeedbackEvent]]
     refused: list[DeadLetter]
     garbage: int
     """records that did not decode or match the schema"""
@@ -105,27 +105,27 @@ class Asked:
         return list(dict.fromkeys(keys))
 
 
-def apart(raws: Iterable[Raw]) -> tuple[list[Raw], list[Raw]]:
+def split_by_source(raws: Iterable[InputRecord]) -> tuple[list[InputRecord], list[InputRecord]]:
     """Requests, and labels."""
-    found: dict[str, list[Raw]] = {REQUESTS: [], FEEDBACK: []}
+    found: dict[str, list[InputRecord]] = {REQUESTS: [], FEEDBACK: []}
     for raw in raws:
         found[raw.source].append(raw)
     return found[REQUESTS], found[FEEDBACK]
 
 
 def decode(
-    requests: list[Raw],
-    feedback: list[Raw],
+    requests: list[InputRecord],
+    feedback: list[InputRecord],
     partition: int,
     partitions: int,
     now: int,
-    terms: Terms,
+    terms: StreamSettings,
     poison: set[tuple[str, int]],
-) -> Asked:
+) -> DecodedBatch:
     """Decode and check every record by itself."""
     reading = _Reading(partition, partitions, now + terms.max_future, terms.limits, poison)
     reader = None if poison or not compiled.BUILT else reading.reader()
-    return Asked(
+    return DecodedBatch(
         reading.requests(requests, reader),
         reading.feedback(feedback, reader),
         reading.refused,
@@ -143,13 +143,13 @@ class _Reading:
     poison: set[tuple[str, int]]
     refused: list[DeadLetter] = field(default_factory=list)
 
-    def requests(self, raws: list[Raw], reader: compiled.Reader | None) -> list[Read[RequestEvent]]:
+    def requests(self, raws: list[InputRecord], reader: compiled.Reader | None) -> list[Decoded[RequestEvent]]:
         plainly = partial(self._plainly, read=request_reader(self.limits))
         if reader is None:
             return _only_read(plainly(raws))
         return _filled(*reader.requests(raws, RequestEvent, memory_of(self.limits)), plainly)
 
-    def feedback(self, raws: list[Raw], reader: compiled.Reader | None) -> list[Read[FeedbackEvent]]:
+    def feedback(self, raws: list[InputRecord], reader: compiled.Reader | None) -> list[Decoded[FeedbackEvent]]:
         plainly = partial(self._plainly, read=feedback_reader(self.limits))
         if reader is None:
             return _only_read(plainly(raws))
@@ -163,20 +163,20 @@ class _Reading:
         """What the ids of a tenant's entries begin with; None if its records do not belong here."""
         try:
             self._check_home(key, tenant)
-        except Rejected:
+        except RejectedEventError:
             return None
         return head_of_ids(tenant)
 
-    def _plainly(self, raws: Sequence[Raw], read: Reader[Event]) -> list[Read[Event] | None]:
+    def _plainly(self, raws: Sequence[InputRecord], read: Reader[Event]) -> list[Decoded[Event] | None]:
         """The event in each of these records, with the id of its entry; None for those that are refused."""
-        found: list[Read[Event] | None] = []
+        found: list[Decoded[Event] | None] = []
         homes: dict[bytes | None, Home] = {}
         poison, latest = self.poison, self.latest
         for raw, event in zip(raws, read([raw.value for raw in raws]), strict=True):
             try:
                 if raw.refused is not None or poison:
                     self._usable(raw)
-                if isinstance(event, Rejected):
+                if isinstance(event, RejectedEventError):
                     self.refused.append(DeadLetter(raw, event.reason, event.detail))
                     found.append(None)
                     continue
@@ -185,40 +185,44 @@ class _Reading:
                     self._check_home(raw.key, event.tenant)
                     home = homes[raw.key] = Home(event.tenant, entry_ids(event.tenant).copy)
                 if raw.timestamp > latest:
-                    raise Rejected(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
+                    raise RejectedEventError(
+                        Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future"
+                    )
                 entry = home.entry()
                 entry.update(event.decision_id.encode())
                 found.append((raw, event, entry.digest()))
-            except Rejected as rejected:
+            except RejectedEventError as rejected:
                 self.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
                 found.append(None)
         return found
 
-    def _usable(self, raw: Raw) -> None:
+    def _usable(self, raw: InputRecord) -> None:
         if (raw.source, raw.offset) in self.poison:
-            raise Rejected(Reason.INTERNAL, "processing this record failed; see the processor's log")
+            raise RejectedEventError(Reason.INTERNAL, "processing this record failed; see the processor's log")
         if raw.refused is not None:
-            raise Rejected(raw.refused.reason, raw.refused.detail)
+            raise RejectedEventError(raw.refused.reason, raw.refused.detail)
 
     def _check_home(self, key: bytes | None, tenant: str) -> None:
         if key != tenant.encode():
-            raise Rejected(Reason.KEY_MISMATCH, "the record's key is not its tenant")
+            raise RejectedEventError(Reason.KEY_MISMATCH, "the record's key is not its tenant")
         if partition_of(key, self.partitions) != self.partition:
-            raise Rejected(
+            raise RejectedEventError(
                 Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
             )
 
 
-def _only_read(found: Sequence[Read[Event] | None]) -> list[Read[Event]]:
+def _only_read(found: Sequence[Decoded[Event] | None]) -> list[Decoded[Event]]:
     return [one for one in found if one is not None]
 
 
 def _filled(
-    found: list[Read[Event] | None], left: list[Raw], plainly: Callable[[list[Raw]], list[Read[Event] | None]]
-) -> list[Read[Event]]:
+    found: list[Decoded[Event] | None],
+    left: list[InputRecord],
+    plainly: Callable[[list[InputRecord]], list[Decoded[Event] | None]],
+) -> list[Decoded[Event]]:
     """What was read, with what the plain version makes of those that were left."""
     if not left:
-        return cast(list[Read[Event]], found)
+        return cast(list[Decoded[Event]], found)
     rest = iter(plainly(left))
     return _only_read([one if one is not None else next(rest) for one in found])
 
@@ -231,7 +235,7 @@ class Home(NamedTuple):
     """begins the id of an entry; see ``entry_ids``"""
 
 
-def hashes_of(raws: list[Raw]) -> bytes:
+def hashes_of(raws: list[InputRecord]) -> bytes:
     """``record_hash`` of records as they were received, one after the other."""
     if compiled.BUILT:
         return compiled.hashes_as_received(raws)

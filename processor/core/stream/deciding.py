@@ -16,9 +16,9 @@ from processor.core.advice import Advice, Panel, contents
 from processor.core.cases import Drawn
 from processor.core.counting.counters import ABSENT
 from processor.core.exact import Ints
-from processor.core.together import Cases, Verdicts, decide_alike, slices
+from processor.core.together import BatchRequests, PolicyDecisions, decide_batch, slices
 
-from .batch import Raw
+from .batch import InputRecord
 from .decision_writer import write_decisions
 from .entry import LAST_SECOND
 from .events import RequestEvent
@@ -26,7 +26,7 @@ from .pending_rows import PendingRows, encode_pending
 from .stacking import stacked
 from .tenant import Tenant
 
-Asking = tuple[Raw, RequestEvent, bytes]
+DecodedRequest = tuple[InputRecord, RequestEvent, bytes]
 """A request with the id of its entry."""
 
 
@@ -37,7 +37,7 @@ class Docket:
     tenant: Tenant
     drawn: Mapping[str, Drawn] | None = None
     """what was drawn by id, where a record is followed instead of the seed"""
-    cases: Sequence[Asking] = ()
+    cases: Sequence[DecodedRequest] = ()
     parked: dict[bytes, bytes] = field(default_factory=dict)
     """labels that came before their request, as stored, by the id of the entry"""
     panels: set[Panel] = field(default_factory=set)
@@ -56,13 +56,13 @@ class Hearing:
 
 
 @dataclass(slots=True)
-class Decided:
+class DecidedRequests:
     """What became of dockets; every list but the first two has one element for each of their cases, in turn."""
 
     dockets: Sequence[Docket]
     parts: Sequence[slice]
     """where the cases of each docket are"""
-    raws: Sequence[Raw]
+    raws: Sequence[InputRecord]
     keys: Sequence[bytes]
     entries: list[bytes]
     values: list[bytes]
@@ -72,9 +72,9 @@ class Decided:
     at: list[int]
     """times of the requests, in seconds"""
 
-    def of(self, hearing: Hearing, where: slice) -> Decided:
+    def of(self, hearing: Hearing, where: slice) -> DecidedRequests:
         """What became of one hearing; its cases are here."""
-        return Decided(
+        return DecidedRequests(
             hearing.dockets,
             slices([len(docket.cases) for docket in hearing.dockets]),
             self.raws[where],
@@ -86,16 +86,16 @@ class Decided:
         )
 
 
-def decide(hearings: Sequence[Hearing]) -> list[list[Decided]]:
+def decide(hearings: Sequence[Hearing]) -> list[list[DecidedRequests]]:
     """Decide by the rules of this moment, and count the decisions: for tenants of one kind together.
 
     What becomes of a hearing does not depend on the others, nor does its order, which is that of its own kinds.
     """
     by_kind = [_by_kind(hearing) for hearing in hearings]
-    found: list[dict[Hashable, Decided]] = [{} for _ in hearings]
+    found: list[dict[Hashable, DecidedRequests]] = [{} for _ in hearings]
     for kind in dict.fromkeys(kind for parts in by_kind for kind in parts):
         alike = [i for i, parts in enumerate(by_kind) if kind in parts]
-        for i, decided in zip(alike, _decide_alike([by_kind[i][kind] for i in alike]), strict=True):
+        for i, decided in zip(alike, _decide_batch([by_kind[i][kind] for i in alike]), strict=True):
             found[i][kind] = decided
     return [[decided[kind] for kind in parts] for decided, parts in zip(found, by_kind, strict=True)]
 
@@ -105,15 +105,15 @@ def _by_kind(hearing: Hearing) -> dict[Hashable, Hearing]:
     kinds: dict[Hashable, list[Docket]] = {}
     for docket in hearing.dockets:
         tenant = docket.tenant
-        tenant.learner.make_room(
+        tenant.learner.ensure_axes(
             {panel.group for panel in docket.panels}, {expert for panel in docket.panels for expert in panel.experts}
         )
-        tenant.meet_policies()
+        tenant.register_policies()
         kinds.setdefault(tenant.kind, []).append(docket)
     return {kind: replace(hearing, dockets=alike) for kind, alike in kinds.items()}
 
 
-def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
+def _decide_batch(hearings: Sequence[Hearing]) -> list[DecidedRequests]:
     dockets = [docket for hearing in hearings for docket in hearing.dockets]
     cases = [case for docket in dockets for case in docket.cases]
     counts = [sum(len(docket.cases) for docket in hearing.dockets) for hearing in hearings]
@@ -122,7 +122,7 @@ def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
     slot = np.repeat([hearing.slot for hearing in hearings], counts)
     times = np.array([raw.timestamp for raw in raws], dtype=np.int64)
     at = np.where(times >= 0, times, clock)  # a record without a timestamp happened when its batch did
-    alike = Cases(
+    alike = BatchRequests(
         [docket.tenant.learner for docket in dockets],
         [len(docket.cases) for docket in dockets],
         ids,
@@ -130,7 +130,7 @@ def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
         at,
         {number: docket.drawn for number, docket in enumerate(dockets) if docket.drawn is not None},
     )
-    verdicts, row = decide_alike(alike), alike.row
+    verdicts, row = decide_batch(alike), alike.row
     # A decision waits from its own time on, should the clock (that of the slower input) be behind it.
     start = np.maximum(at, clock)
     due = (start + np.array([docket.tenant.rules.expiry for docket in dockets])[row]) // slot
@@ -138,7 +138,7 @@ def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
     seconds = np.clip(at // 1_000, 0, LAST_SECOND)
     content = np.frombuffer(contents(advice, contexts), dtype=">u4")
     batches = [hearing.batch for hearing, count in zip(hearings, counts, strict=True) for _ in range(count)]
-    together = Decided(
+    together = DecidedRequests(
         dockets,
         alike.parts,
         raws,
@@ -151,7 +151,7 @@ def _decide_alike(hearings: Sequence[Hearing]) -> list[Decided]:
     return [together.of(hearing, where) for hearing, where in zip(hearings, slices(counts), strict=True)]
 
 
-def columns(cases: list[Asking]) -> tuple[list[Raw], list[bytes], list[str], list[Advice], list[bytes]]:
+def columns(cases: list[DecodedRequest]) -> tuple[list[InputRecord], list[bytes], list[str], list[Advice], list[bytes]]:
     """Records, ids of entries, ids of decisions, advice and contexts."""
     if compiled.BUILT:
         return compiled.columns(cases)
@@ -161,7 +161,13 @@ def columns(cases: list[Asking]) -> tuple[list[Raw], list[bytes], list[str], lis
 
 
 def _entries(
-    dockets: Sequence[Docket], verdicts: Verdicts, row: Ints, content: Ints, seconds: Ints, due: Ints, remove: Ints
+    dockets: Sequence[Docket],
+    verdicts: PolicyDecisions,
+    row: Ints,
+    content: Ints,
+    seconds: Ints,
+    due: Ints,
+    remove: Ints,
 ) -> list[bytes]:
     first = dockets[0].tenant
     tables, which = stacked([docket.tenant.tables for docket in dockets], row)
@@ -188,7 +194,7 @@ def _entries(
     )
 
 
-def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
+def _propensity(tenant: Tenant, verdicts: PolicyDecisions) -> Ints | None:
     """How likely a positive decision was, less one part; None where labels come for every decision."""
     settings = tenant.rules.settings
     if settings.feedback == "all":
@@ -202,7 +208,7 @@ def _propensity(tenant: Tenant, verdicts: Verdicts) -> Ints | None:
 def _values(
     dockets: Sequence[Docket],
     parts: Sequence[slice],
-    verdicts: Verdicts,
+    verdicts: PolicyDecisions,
     ids: list[str],
     contexts: list[bytes],
     batches: Sequence[int],

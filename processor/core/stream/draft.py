@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from processor.core.watching.alert_events import AlertEvent
-from processor.core.watching.alerts import Change
+from processor.core.watching.alerts import AlertChange
 
-from .batch import DeadLetter, Made, Raw, Terms
+from .batch import DeadLetter, EncodedDecision, InputRecord, StreamSettings
 from .events import MAX_DETAIL, Reason
 from .expiry import DueSlot
 from .partition import Partition
-from .tenant import Tenant, TenantRules, ToWrite
+from .tenant import Tenant, TenantSettings, ToWrite
 from .writes import DropSlab, SetSlab, Writes, joined_ids
 
 
 @dataclass
-class Outcome:
+class StepResult:
     """What a batch leads to. Nothing of it has happened yet."""
 
     partition: Partition
     """as it will be; its identity is still that of the batch before"""
-    decisions: list[Made] = field(default_factory=list)
+    decisions: list[EncodedDecision] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     alerts: list[AlertEvent] = field(default_factory=list)
     writes: bytes = b""
@@ -44,20 +44,20 @@ class Draft:
     """A partition to be changed; the one it was made of stays as it is."""
 
     def __init__(
-        self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: Terms
+        self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: StreamSettings
     ) -> None:
         self.before, self.stored, self.clock, self.latest, self.terms = partition, stored, clock, latest, terms
         self.sequence = partition.identity.sequence + 1
         self.partition = replace(partition, tenants=dict(partition.tenants), clock=clock, terms=terms.text)
         self.changed: dict[bytes, bytes | None] = {}
         """entries as they are now; None is to be deleted"""
-        self.waiting_in: defaultdict[int, list[bytes]] = defaultdict(list)
+        self.expiry_index: defaultdict[int, list[bytes]] = defaultdict(list)
         """entries to look at once a slot is over"""
         self.touched: dict[str, Tenant] = {}
         """tenants that were changed, or may be"""
         self.numbers = list(partition.tenants)
         """the tenants in the order of their numbers"""
-        self.outcome = Outcome(self.partition)
+        self.outcome = StepResult(self.partition)
         self.tally = self.outcome.tally
 
     # What there is
@@ -69,7 +69,7 @@ class Draft:
     def slot_of(self, time: int) -> int:
         return time // self.terms.slot
 
-    def time_of(self, raw: Raw) -> int:
+    def time_of(self, raw: InputRecord) -> int:
         """A record without a timestamp happened when its batch did."""
         return raw.timestamp if raw.timestamp >= 0 else self.clock
 
@@ -78,12 +78,12 @@ class Draft:
         known = self.partition.tenants.get(name)
         if known is not None:
             return known
-        rules = self.terms.rules_for(name)
+        rules = self.terms.settings_for(name)
         if rules is None or len(self.numbers) >= self.terms.limits.max_tenants:
             return None
         return self._take_on(name, rules)
 
-    def _take_on(self, name: str, rules: TenantRules) -> Tenant:
+    def _take_on(self, name: str, rules: TenantSettings) -> Tenant:
         tenant = Tenant.new(len(self.numbers), name, rules)
         self.numbers.append(name)
         self.partition.tenants[name] = tenant
@@ -108,14 +108,14 @@ class Draft:
         (self.touched.get(name) or self.change(name)).tally[what] += times
         self.tally[what] = self.tally.get(what, 0) + times
 
-    def dead(self, raw: Raw, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
+    def dead(self, raw: InputRecord, reason: Reason, detail: str, tenant: Tenant | None = None) -> None:
         self.outcome.dead_letters.append(DeadLetter(raw, reason, detail[:MAX_DETAIL]))
         if tenant is not None:
             self.count(f"dead_{reason}", tenant)
         else:
             self.tally[f"dead_{reason}"] = self.tally.get(f"dead_{reason}", 0) + 1
 
-    def alert(self, tenant: Tenant, changes: Sequence[Change]) -> None:
+    def alert(self, tenant: Tenant, changes: Sequence[AlertChange]) -> None:
         for change in changes:
             self.outcome.alerts.append(tenant.published(change, self.sequence))
             self.count(f"alerts_{change.state}", tenant)
@@ -136,12 +136,12 @@ class Draft:
             else:
                 for sequence in due.sequences:
                     writes.add(SetSlab(slot, sequence, b""))
-        for slot, keys in sorted(self.waiting_in.items()):
+        for slot, keys in sorted(self.expiry_index.items()):
             writes.add(SetSlab(slot, self.sequence, joined_ids(keys)))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
         return writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]
 
-    def end(self, writes: Writes) -> Outcome:
+    def end(self, writes: Writes) -> StepResult:
         writes.add(self.partition.head())
         self.outcome.writes = writes.packed()
         return self.outcome
@@ -156,5 +156,5 @@ class Draft:
                 self.partition.configs |= {rules.digest}
 
 
-def _changed_rules(tenants: Mapping[str, Tenant]) -> dict[str, TenantRules]:
+def _changed_rules(tenants: Mapping[str, Tenant]) -> dict[str, TenantSettings]:
     return {name: tenant.rules for name, tenant in tenants.items() if tenant.rules.digest != tenant.recorded}

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 
 from .writes import ID_BYTES
 
@@ -197,7 +197,7 @@ def decode_entry(data: bytes) -> Entry:
             return Settled(tenant, content, remove, label if state == LABELLED else None)
         case b"\x04":
             return decode_parked(data)
-    raise IncompatibleState(
+    raise IncompatibleStateError(
         f"an entry of kind {data[:1].hex() or 'nothing'} is not known to this version: run the version that wrote it"
     )
 

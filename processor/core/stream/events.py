@@ -90,7 +90,7 @@ def is_garbage(reason: Reason) -> bool:
     return reason in _GARBAGE
 
 
-class Rejected(GForceError):
+class RejectedEventError(GForceError):
     """An event that goes to the dead letters. ``detail`` never quotes the event: it may hold personal data."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -192,7 +192,7 @@ def key_of(tenant: str) -> bytes:
 
 
 def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
-    """Read a request or raise ``Rejected``.
+    """Read a request or raise ``RejectedEventError``.
 
     >>> event = decode_request(b'{"tenant":"t","decision_id":"1","group":7,"predictions":{"m":true}}', Limits())
     >>> event.group, event.predictions
@@ -200,7 +200,7 @@ def decode_request(value: bytes | None, limits: Limits) -> RequestEvent:
     """
     wire = _decode(value, limits, _request_decoders(limits))
     if not wire.predictions:
-        raise Rejected(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
+        raise RejectedEventError(Reason.NO_PREDICTIONS, "predictions is empty: send at least one expert's advice")
     advice = Advice.of(canonical_label(wire.group), canonical_labels(wire.predictions))
     return RequestEvent(wire.tenant, wire.decision_id, advice, context_of(wire.context))
 
@@ -221,7 +221,7 @@ def canonical_labels(predictions: Mapping[str, Label]) -> dict[str, str]:
 
 
 def decode_feedback(value: bytes | None, limits: Limits) -> FeedbackEvent:
-    """Read a true label or raise ``Rejected``.
+    """Read a true label or raise ``RejectedEventError``.
 
     >>> decode_feedback(b'{"tenant":"t","decision_id":"1","label":false}', Limits()).label
     'false'
@@ -327,9 +327,9 @@ def feedback_decoders(limits: Limits) -> _Decoders:
 
 def _decode(value: bytes | None, limits: Limits, decoders: _Decoders) -> Any:
     if not value:
-        raise Rejected(Reason.EMPTY, "the record has no value")
+        raise RejectedEventError(Reason.EMPTY, "the record has no value")
     if len(value) > limits.max_event_bytes:
-        raise Rejected(Reason.TOO_LARGE, f"{len(value)} bytes: at most {limits.max_event_bytes} are accepted")
+        raise RejectedEventError(Reason.TOO_LARGE, f"{len(value)} bytes: at most {limits.max_event_bytes} are accepted")
     plain = has_plain_text(value)
     if not plain:
         _check_utf8(value)
@@ -349,7 +349,7 @@ def _check_utf8(value: bytes) -> None:
     try:
         value.decode()
     except UnicodeDecodeError as error:
-        raise Rejected(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}") from None
+        raise RejectedEventError(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}") from None
 
 
 def _check_depth(value: bytes, deepest: int) -> None:
@@ -358,23 +358,23 @@ def _check_depth(value: bytes, deepest: int) -> None:
     closes = (outside == ord("]")) | (outside == ord("}"))
     depth = np.cumsum(opens.astype(np.int32) - closes.astype(np.int32))
     if depth.size and int(depth.max()) > deepest:
-        raise Rejected(Reason.LIMIT, f"nested deeper than {deepest} levels")
+        raise RejectedEventError(Reason.LIMIT, f"nested deeper than {deepest} levels")
 
 
 def _explain(value: bytes, decoders: _Decoders, error: Exception) -> NoReturn:
     """Say why an event was refused: broken JSON before a wrong type, a wrong type before a limit."""
     if isinstance(error, RecursionError):
-        raise Rejected(Reason.LIMIT, "nested too deeply") from None
+        raise RejectedEventError(Reason.LIMIT, "nested too deeply") from None
     try:
         _SYNTAX.decode(value)
     except msgspec.DecodeError as broken:
-        raise Rejected(Reason.BAD_JSON, str(broken)) from None
+        raise RejectedEventError(Reason.BAD_JSON, str(broken)) from None
     try:
         wire = decoders.loose.decode(value)
     except msgspec.ValidationError as wrong:
-        raise Rejected(Reason.SCHEMA, str(wrong)) from None
+        raise RejectedEventError(Reason.SCHEMA, str(wrong)) from None
     _check_names(wire)
-    raise Rejected(Reason.LIMIT, str(error)) from None
+    raise RejectedEventError(Reason.LIMIT, str(error)) from None
 
 
 def _check_names(wire: Any) -> None:
@@ -382,7 +382,7 @@ def _check_names(wire: Any) -> None:
     texts = [_text_of(value) for value in msgspec.structs.astuple(wire)]
     if _CONTROL.search("".join(texts)):
         field = next(name for name, text in zip(wire.__struct_fields__, texts, strict=True) if _CONTROL.search(text))
-        raise Rejected(Reason.SCHEMA, f"a control character in {field}")
+        raise RejectedEventError(Reason.SCHEMA, f"a control character in {field}")
 
 
 def _text_of(value: object) -> str:

@@ -13,11 +13,11 @@ import numpy as np
 
 from processor.core.counting.counters import ABSENT, label_weight
 from processor.core.exact import Ints
-from processor.core.together import IN_FORCE, Labels, learn_alike, slices
-from processor.core.watching.alerts import Change
+from processor.core.together import IN_FORCE, Labels, learn_batch, slices
+from processor.core.watching.alerts import AlertChange
 
 from .delays import DELAY_BOUNDS
-from .pending_rows import Labelled, decode_pending
+from .pending_rows import LabelledRows, decode_pending
 from .stacking import stacked
 from .tenant import Tenant
 
@@ -52,26 +52,26 @@ class Joined:
         self.times.append(time)
 
 
-def join(joined: Sequence[Joined]) -> list[list[Change]]:
+def join(joined: Sequence[Joined]) -> list[list[AlertChange]]:
     """Learn from labels, in any order, and watch them, in this one. What was raised or cleared, tenant by tenant."""
     kinds: dict[Hashable, list[int]] = {}
     for i, one in enumerate(joined):
         kinds.setdefault(one.tenant.kind, []).append(i)
-    changes: list[list[Change]] = [[] for _ in joined]
+    changes: list[list[AlertChange]] = [[] for _ in joined]
     for alike in kinds.values():
-        for i, found in zip(alike, _join_alike([joined[i] for i in alike]), strict=True):
+        for i, found in zip(alike, _join_batch([joined[i] for i in alike]), strict=True):
             changes[i] = found
     return changes
 
 
-def _join_alike(joined: Sequence[Joined]) -> list[list[Change]]:
+def _join_batch(joined: Sequence[Joined]) -> list[list[AlertChange]]:
     entries = [entry for one in joined for entry in one.entries]
     labels = [label for one in joined for label in one.labels]
     times = [time for one in joined for time in one.times]
     sizes = [len(one) for one in joined]
     row, parts = np.arange(len(joined)).repeat(sizes), slices(sizes)
     rows, number, at = decode_pending(entries), np.array(labels, dtype=np.int64), np.array(times, dtype=np.int64)
-    learn_alike([one.tenant.learner for one in joined], _lessons(joined, row, rows, number, at))
+    learn_batch([one.tenant.learner for one in joined], _lessons(joined, row, rows, number, at))
     _end_waits(joined, parts, row, rows.at, at // 1_000)
     in_force = rows.decided[:, joined[0].tenant.names.policies.known[IN_FORCE]]
     cells = list(zip(labels, rows.group.tolist(), (in_force != number + 1).tolist(), times, strict=True))
@@ -96,7 +96,7 @@ def _end_waits(joined: Sequence[Joined], parts: Sequence[slice], row: Ints, aske
             each.delay_sum += total
 
 
-def _lessons(joined: Sequence[Joined], row: Ints, rows: Labelled, number: Ints, at: Ints) -> Labels:
+def _lessons(joined: Sequence[Joined], row: Ints, rows: LabelledRows, number: Ints, at: Ints) -> Labels:
     first = joined[0].tenant
     axes, known = first.learner.state.axes, first.names.policies.known
     tables, which = stacked([one.tenant.tables for one in joined], row)

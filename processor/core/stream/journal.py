@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from processor.core import compiled
-from processor.core.errors import ForeignRecordError, IncompatibleState
+from processor.core.errors import ForeignRecordError, IncompatibleStateError
 
 JOURNAL_FORM = 2
 """Form 2 has the ids of the input topics, the last whole snapshot, and batches that empty due slots in bounded pieces
@@ -157,7 +157,9 @@ def _json_form(data: bytes) -> int:
 def _check_form(form: int, read: int, topic: str) -> None:
     """Refuse a record of a later form: what it means is not known here."""
     if not 1 <= form <= read:
-        raise IncompatibleState(f"the {topic} is of form {form} and this version reads {read}: use a later version")
+        raise IncompatibleStateError(
+            f"the {topic} is of form {form} and this version reads {read}: use a later version"
+        )
 
 
 def changelog_parts(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from processor.core import compiled
 from processor.core.errors import one_of
-from processor.core.watching.alerts import Change
+from processor.core.watching.alerts import AlertChange
 
-from .batch import Raw, Read, Terms
+from .batch import Decoded, InputRecord, StreamSettings
 from .draft import Draft
 from .entry import MOST_PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, decode_entry
 from .events import FeedbackEvent, Reason
@@ -17,7 +17,7 @@ from .joining import Joined
 from .partition import Partition
 from .tenant import Tenant
 
-Early = dict[bytes, list[tuple[Raw, FeedbackEvent]]]
+Early = dict[bytes, list[tuple[InputRecord, FeedbackEvent]]]
 """Labels whose request has not come yet, by the id of the entry."""
 
 
@@ -25,25 +25,25 @@ class Labelling(Draft):
     """Entries are kept as bytes, as stored, and taken apart only where one must be looked into by itself."""
 
     def __init__(
-        self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: Terms
+        self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: StreamSettings
     ) -> None:
         super().__init__(partition, stored, clock, latest, terms)
         self.early: Early = {}
 
-    def join_labels(self, labels: Iterable[Read[FeedbackEvent]]) -> dict[str, Joined]:
+    def join_labels(self, labels: Iterable[Decoded[FeedbackEvent]]) -> dict[str, Joined]:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
         joined: dict[str, Joined] = {}
         self.early = self.match(labels, joined)
         return joined
 
-    def learnt(self, joined: Joined, changes: Sequence[Change]) -> None:
+    def learnt(self, joined: Joined, changes: Sequence[AlertChange]) -> None:
         """A tenant has learnt from what was joined, and that has raised or cleared alerts."""
         self.partition.pending -= len(joined)
         if not joined.expired:
             self.count("labels_joined", joined.tenant, len(joined))
         self.alert(joined.tenant, changes)
 
-    def match(self, labels: Iterable[Read[FeedbackEvent]], joined: dict[str, Joined]) -> Early:
+    def match(self, labels: Iterable[Decoded[FeedbackEvent]], joined: dict[str, Joined]) -> Early:
         """Have labels join their decisions, in this order; those without one are left."""
         if compiled.BUILT:
             without = compiled.match(labels, self.changed, self.stored, self.clock, joined, self._label)
@@ -55,9 +55,9 @@ class Labelling(Draft):
         return left
 
     def _match_plainly(
-        self, labels: Iterable[Read[FeedbackEvent]], joined: dict[str, Joined]
-    ) -> list[Read[FeedbackEvent]]:
-        left: list[Read[FeedbackEvent]] = []
+        self, labels: Iterable[Decoded[FeedbackEvent]], joined: dict[str, Joined]
+    ) -> list[Decoded[FeedbackEvent]]:
+        left: list[Decoded[FeedbackEvent]] = []
         before, changed, clock, labelled = self.stored, self.changed, self.clock, Settled.labelled
         for each in labels:
             raw, event, key = each
@@ -75,7 +75,9 @@ class Labelling(Draft):
             changed[key] = labelled(stored, label)
         return left
 
-    def _label(self, raw: Raw, event: FeedbackEvent, key: bytes, stored: bytes, joined: dict[str, Joined]) -> None:
+    def _label(
+        self, raw: InputRecord, event: FeedbackEvent, key: bytes, stored: bytes, joined: dict[str, Joined]
+    ) -> None:
         """One label whose decision (or earlier label) is known."""
         tenant = self._labelling_tenant(raw, event)
         if tenant is None:
@@ -93,7 +95,7 @@ class Labelling(Draft):
         joined[tenant.name].add(stored, label, at)
         self.changed[key] = Settled.labelled(stored, label)
 
-    def expects(self, raw: Raw, tenant: Tenant, stored: bytes) -> bool:
+    def expects(self, raw: InputRecord, tenant: Tenant, stored: bytes) -> bool:
         """Whether a label may come for this decision; if not, it is a dead letter."""
         entry = decode_entry(stored)
         assert isinstance(entry, Pending)
@@ -102,7 +104,7 @@ class Labelling(Draft):
         self.dead(raw, Reason.LABEL_NOT_EXPECTED, "only positive decisions get labels here", tenant)
         return False
 
-    def _judge(self, raw: Raw, tenant: Tenant, label: int, stored: bytes) -> None:
+    def _judge(self, raw: InputRecord, tenant: Tenant, label: int, stored: bytes) -> None:
         """A label for what has a label already, or has expired, or waits with another label for its request."""
         match decode_entry(stored):
             case Settled(label=None):
@@ -113,7 +115,7 @@ class Labelling(Draft):
                 else:
                     self.dead(raw, Reason.CONTRADICTING_LABEL, "another label came first", tenant)
 
-    def _labelling_tenant(self, raw: Raw, event: FeedbackEvent) -> Tenant | None:
+    def _labelling_tenant(self, raw: InputRecord, event: FeedbackEvent) -> Tenant | None:
         """The tenant of a label, to be changed; None, and a dead letter, if it can have no such label."""
         tenant = self.touched.get(event.tenant) or self.tenant_of(event.tenant)
         if tenant is None:
@@ -143,7 +145,7 @@ class Labelling(Draft):
                 until = self.slot_of(max(self.clock, at) + tenant.rules.parking)
                 entry = Parked(tenant.number, until, at, raw.offset, label, raw.received or b"")
                 self.changed[key] = entry.encode()
-                self.waiting_in[until].append(key)
+                self.expiry_index[until].append(key)
                 parked[tenant.name] += 1
         self.partition.parked += parked.total()
         for name, count in parked.items():

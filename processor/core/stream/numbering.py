@@ -21,7 +21,7 @@ from processor.core.exact import Ints
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Met(tuple[str, ...]):
+class NameTable(tuple[str, ...]):
     """Names in the order they were met: a number, once given, never changes.
 
     >>> Met(["rule"]).and_("model").known
@@ -31,27 +31,27 @@ class Met(tuple[str, ...]):
     known: dict[str, int]
     """every name with its number"""
 
-    def __new__(cls, names: Iterable[str] = ()) -> Met:
+    def __new__(cls, names: Iterable[str] = ()) -> NameTable:
         self = super().__new__(cls, names)
         self.known = {name: number for number, name in enumerate(self)}
         return self
 
-    def and_(self, *more: str) -> Met:
+    def and_(self, *more: str) -> NameTable:
         """The same and these, where they are new."""
-        return self if all(name in self.known for name in more) else Met(dict.fromkeys((*self, *more)))
+        return self if all(name in self.known for name in more) else NameTable(dict.fromkeys((*self, *more)))
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """All names of a tenant."""
 
-    groups: Met = field(default_factory=Met)
-    experts: Met = field(default_factory=Met)
-    labels: Met = field(default_factory=Met)
-    policies: Met = field(default_factory=Met)
+    groups: NameTable = field(default_factory=NameTable)
+    experts: NameTable = field(default_factory=NameTable)
+    labels: NameTable = field(default_factory=NameTable)
+    policies: NameTable = field(default_factory=NameTable)
 
     @property
-    def parts(self) -> tuple[Met, Met, Met, Met]:
+    def parts(self) -> tuple[NameTable, NameTable, NameTable, NameTable]:
         return self.groups, self.experts, self.labels, self.policies
 
     @property

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 
 from .identity import Identity
 from .tenant import HEAD as HEAD
-from .tenant import Tenant, TenantRules, check_form, fields_by_tenant
+from .tenant import Tenant, TenantSettings, check_form, fields_by_tenant
 from .writes import SetField
 
 FORM = 1
 """of the partition's own field"""
 
-RulesFor = Callable[[str], TenantRules | None]
+SettingsFor = Callable[[str], TenantSettings | None]
 
 
 @dataclass
@@ -44,13 +44,13 @@ class Partition:
 
 
 def partition_from_fields(
-    number: int, partitions: int, identity: Identity, fields: Mapping[bytes, bytes], rules_for: RulesFor
+    number: int, partitions: int, identity: Identity, fields: Mapping[bytes, bytes], settings_for: SettingsFor
 ) -> Partition:
     """Rebuild a partition from its stored fields. Raises IncompatibleState if this version cannot."""
     _, clock, pending, parked, terms, configs = _head(fields)
     tenants = {}
     for one, own in sorted(fields_by_tenant(fields).items()):
-        tenant = Tenant.from_fields(one, own, rules_for)
+        tenant = Tenant.from_fields(one, own, settings_for)
         tenants[tenant.name] = tenant
     return Partition(
         number=number,
@@ -75,12 +75,12 @@ def _head(fields: Mapping[bytes, bytes]) -> _Head:
     try:
         form, *rest = msgspec.msgpack.decode(fields[HEAD], type=list[Any])
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
-        raise IncompatibleState(f"the stored state has no head that can be read ({error!r}): rebuild it") from None
+        raise IncompatibleStateError(f"the stored state has no head that can be read ({error!r}): rebuild it") from None
     check_form("partition", form, FORM)
     try:
         head: _Head = msgspec.convert(rest, type=_Head)
     except msgspec.MsgspecError as error:
-        raise IncompatibleState(f"the head of the stored state is damaged: {error}. Rebuild it") from None
+        raise IncompatibleStateError(f"the head of the stored state is damaged: {error}. Rebuild it") from None
     return head
 
 

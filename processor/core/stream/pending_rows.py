@@ -64,7 +64,7 @@ class PendingRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledRows:
     """What is needed of pending decisions once their labels have come; columns of ``PendingRows``."""
 
     at: Ints
@@ -122,7 +122,7 @@ def _long_numbers(rows: PendingRows, base: int) -> list[int]:
     return found
 
 
-def decode_pending(entries: Sequence[bytes]) -> Labelled:
+def decode_pending(entries: Sequence[bytes]) -> LabelledRows:
     """The columns of entries that are known to be pending; labels and experts not yet known then are 0."""
     text = b"".join([entry.ljust(_WIDE, b"\0")[:_WIDE] for entry in entries])
     whole, lengths = np.frombuffer(text, _PLAIN), list(map(len, entries))
@@ -133,7 +133,7 @@ def decode_pending(entries: Sequence[bytes]) -> Labelled:
         shifts = _SHIFTS.take(np.array(lengths, dtype=np.int64) - _SIZE)
         numbers = (whole["tail"].astype(np.uint64) >> shifts).view(np.int64)
     decided, predictions = _digits_of(text, numbers)
-    return Labelled(whole["at"].astype(np.int64), propensity, whole["group"].astype(np.int64), decided, predictions)
+    return LabelledRows(whole["at"].astype(np.int64), propensity, whole["group"].astype(np.int64), decided, predictions)
 
 
 def _one_by_one(entries: Sequence[bytes]) -> tuple[Ints | None, npt.NDArray[Any]]:

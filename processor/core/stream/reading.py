@@ -16,7 +16,7 @@ from .events import (
     FeedbackEvent,
     Limits,
     Longest,
-    Rejected,
+    RejectedEventError,
     RequestEvent,
     brackets,
     canonical_label,
@@ -34,7 +34,7 @@ TOGETHER = 64
 """So many events are checked as one: should one of them need a closer look, all of these get it."""
 Event = TypeVar("Event", RequestEvent, FeedbackEvent)
 Values = Sequence[bytes | None]
-Reader = Callable[[Values], list[Event | Rejected]]
+Reader = Callable[[Values], list[Event | RejectedEventError]]
 
 
 @lru_cache(maxsize=16)
@@ -105,16 +105,18 @@ def _reader(
         except msgspec.DecodeError:
             return None
 
-    def alone(value: bytes | None) -> Event | Rejected:
+    def alone(value: bytes | None) -> Event | RejectedEventError:
         if (read := attempt([value])) is not None:
             return read[0]
         try:
             return plainly(value)
-        except Rejected as rejected:
-            return Rejected(rejected.reason, rejected.detail)  # without the traceback, which would hold all of this
+        except RejectedEventError as rejected:
+            return RejectedEventError(
+                rejected.reason, rejected.detail
+            )  # without the traceback, which would hold all of this
 
-    def read(values: Values) -> list[Event | Rejected]:
-        found: list[Event | Rejected] = []
+    def read(values: Values) -> list[Event | RejectedEventError]:
+        found: list[Event | RejectedEventError] = []
         for at in range(0, len(values), TOGETHER):
             some = values[at : at + TOGETHER]
             events = attempt(some)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from processor.core import compiled
-from processor.core.advice import Advice, Order, Panel, Piece, order_of, panel_of
+from processor.core.advice import Advice, AdvicePiece, ExpertOrder, Panel, order_of, panel_of
 
 from .events import Limits, Longest, canonical_labels, predictions_type
 
@@ -106,10 +106,12 @@ def _together(said: Sequence[Mapping[str, str]]) -> dict[str, str]:
 class _Cut:
     """How advice of experts who come in a certain order is cut into pieces, and the pieces that are known."""
 
-    def __init__(self, order: Order, texts: Sequence[bytes]) -> None:
+    def __init__(self, order: ExpertOrder, texts: Sequence[bytes]) -> None:
         self._order = order
         self._panels: dict[str, Panel] = {}
-        self._places: list[tuple[bytes, dict[bytes, Piece]]] = [(_beginning(text), {}) for text in _with_marks(texts)]
+        self._places: list[tuple[bytes, dict[bytes, AdvicePiece]]] = [
+            (_beginning(text), {}) for text in _with_marks(texts)
+        ]
         """how each piece begins, and those that are known, by what follows"""
         (_, self._first), *others = self._places
         self._others = others[::-1]
@@ -124,7 +126,7 @@ class _Cut:
         for place, (text, (beginning, known)) in enumerate(zip(_with_marks(texts), self._places, strict=True)):
             piece = known.get(text[len(beginning) :]) if text.startswith(beginning) else None
             if piece is None:
-                piece = Piece.of(said[place], self._order, place)
+                piece = AdvicePiece.of(said[place], self._order, place)
                 if text.startswith(beginning):  # else it is written with other spaces
                     known[text[len(beginning) :]] = piece
                     new += 1

@@ -15,9 +15,21 @@ from processor.core.advice import Panel
 from processor.core.cases import Drawn
 from processor.core.errors import one_of
 
-from .batch import FEEDBACK, REQUESTS, Asked, DeadLetter, Headers, Made, Raw, Terms, apart, decode, due_slot
-from .deciding import Asking, Decided, Docket, Hearing, decide
-from .draft import Outcome
+from .batch import (
+    FEEDBACK,
+    REQUESTS,
+    DeadLetter,
+    DecodedBatch,
+    EncodedDecision,
+    Headers,
+    InputRecord,
+    StreamSettings,
+    decode,
+    due_slot,
+    split_by_source,
+)
+from .deciding import DecidedRequests, DecodedRequest, Docket, Hearing, decide
+from .draft import StepResult
 from .entry import (
     PARKED,
     SETTLED,
@@ -42,18 +54,18 @@ __all__ = [
     "FEEDBACK",
     "REQUESTS",
     "SLOTS_PER_BATCH",
-    "Asked",
     "DeadLetter",
+    "DecodedBatch",
+    "EncodedDecision",
     "Given",
     "Headers",
-    "Made",
-    "Outcome",
-    "Raw",
-    "Terms",
+    "InputRecord",
+    "StepResult",
+    "StreamSettings",
     "advanced",
-    "apart",
     "decode",
     "due_slot",
+    "split_by_source",
     "step",
     "steps",
 ]
@@ -70,13 +82,13 @@ class Given:
     """A batch of one partition, and all that decides what it leads to."""
 
     partition: Partition
-    asked: Asked
+    asked: DecodedBatch
     entries: Mapping[bytes, bytes | None]
     """the stored entry of every id asked for"""
     due: Mapping[int, DueSlot]
     """what the batch takes of the slots that are over"""
     clock: int
-    terms: Terms
+    terms: StreamSettings
     acknowledged: Sequence[tuple[str, int]] = ()
     """alerts, by tenant and number, that a person has acknowledged since the batch before"""
     drawn: Mapping[str, Mapping[str, Drawn]] = field(default_factory=dict)
@@ -85,19 +97,19 @@ class Given:
 
 def step(
     partition: Partition,
-    asked: Asked,
+    asked: DecodedBatch,
     entries: Mapping[bytes, bytes | None],
     due: Mapping[int, DueSlot],
     clock: int,
-    terms: Terms,
+    terms: StreamSettings,
     acknowledged: Sequence[tuple[str, int]] = (),
     drawn: Mapping[str, Mapping[str, Drawn]] = MappingProxyType({}),
-) -> Outcome:
+) -> StepResult:
     """Decide and learn: one batch, of which ``Given`` says what it is made of."""
     return steps([Given(partition, asked, entries, due, clock, terms, acknowledged, drawn)])[0]
 
 
-def steps(given: Sequence[Given]) -> list[Outcome]:
+def steps(given: Sequence[Given]) -> list[StepResult]:
     """Batches of different partitions, worked out together. Each leads to what it leads to by itself.
 
     Deciding and learning cost by the call and hardly by the record, so that is done for all of them at once.
@@ -133,7 +145,7 @@ class _Step(Labelling):
     def __init__(self, given: Given) -> None:
         super().__init__(given.partition, given.entries, given.clock, given.asked.latest, given.terms)
         self.given = given
-        self.left: dict[str, list[Asking]] = {}
+        self.left: dict[str, list[DecodedRequest]] = {}
         """requests still to be decided, by tenant"""
         self.made: dict[int, bytes] = {}
         """the decisions, by the offsets of their requests"""
@@ -149,10 +161,12 @@ class _Step(Labelling):
         """Publish the decisions, and begin to write what has changed."""
         requests, made = self.given.asked.requests, self.made
         if compiled.BUILT:
-            self.outcome.decisions = compiled.decisions_in_order(requests, made, Made)
+            self.outcome.decisions = compiled.decisions_in_order(requests, made, EncodedDecision)
         else:
             self.outcome.decisions = [
-                Made(event.tenant, made[raw.offset], raw.headers) for raw, event, _ in requests if raw.offset in made
+                EncodedDecision(event.tenant, made[raw.offset], raw.headers)
+                for raw, event, _ in requests
+                if raw.offset in made
             ]
         return self.write(emptied=self.given.due)
 
@@ -178,7 +192,7 @@ class _Step(Labelling):
         self.left = left
         return Hearing(dockets, self.clock, self.terms.slot, self.sequence)
 
-    def keep(self, decided: Sequence[Decided]) -> dict[str, Joined]:
+    def keep(self, decided: Sequence[DecidedRequests]) -> dict[str, Joined]:
         """Keep decisions pending; labels that waited for one of them are joined."""
         joined: dict[str, Joined] = {}
         for some in decided:
@@ -189,7 +203,7 @@ class _Step(Labelling):
                     self.match(self._waiting(docket, joined), joined)
         return joined
 
-    def _docket(self, tenant: Tenant, chunk: Sequence[Asking]) -> Docket:
+    def _docket(self, tenant: Tenant, chunk: Sequence[DecodedRequest]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.given.drawn.get(tenant.name))
         look = compiled.first_look if compiled.BUILT else plain_first_look
@@ -199,9 +213,9 @@ class _Step(Labelling):
         docket.cases = chunk if new and known else self._accepted(docket, chunk)
         return docket
 
-    def _accepted(self, docket: Docket, chunk: Sequence[Asking]) -> list[Asking]:
+    def _accepted(self, docket: Docket, chunk: Sequence[DecodedRequest]) -> list[DecodedRequest]:
         """Those that are to be decided, looked at one by one."""
-        fresh: dict[bytes, Asking] = {}
+        fresh: dict[bytes, DecodedRequest] = {}
         changed, before, panels, labels = self.changed, self.stored, docket.panels, docket.tenant.learner.labels
         for asking in chunk:
             raw, event, key = asking
@@ -219,13 +233,13 @@ class _Step(Labelling):
                     docket.parked[key] = stored
         return list(fresh.values())
 
-    def _repeated(self, raw: Raw, tenant: Tenant, same: bool) -> None:
+    def _repeated(self, raw: InputRecord, tenant: Tenant, same: bool) -> None:
         if same:
             self.count("requests_duplicate", tenant)
         else:
             self.dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
-    def _acceptable(self, raw: Raw, event: RequestEvent, docket: Docket) -> bool:
+    def _acceptable(self, raw: InputRecord, event: RequestEvent, docket: Docket) -> bool:
         tenant = docket.tenant
         names, rules = tenant.names, tenant.rules
         if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
@@ -250,7 +264,7 @@ class _Step(Labelling):
         docket.panels.add(event.advice.panel)
         return True
 
-    def _remember(self, decided: Decided) -> None:
+    def _remember(self, decided: DecidedRequests) -> None:
         for docket, part in zip(decided.dockets, decided.parts, strict=True):
             self.count("decisions", docket.tenant, len(docket.cases))
             docket.tenant.waits.asked(decided.at[part])
@@ -259,13 +273,13 @@ class _Step(Labelling):
         self.changed.update(zip(keys, decided.entries, strict=True))
         parked = {key for docket in decided.dockets for key in docket.parked}
         if len(slots := set(decided.slots)) == 1 and not parked:
-            self.waiting_in[slots.pop()] += keys
+            self.expiry_index[slots.pop()] += keys
         else:
             for key, slot in zip(keys, decided.slots, strict=True):
                 if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
-                    self.waiting_in[slot].append(key)
+                    self.expiry_index[slot].append(key)
 
-    def _waiting(self, docket: Docket, joined: dict[str, Joined]) -> Iterator[tuple[Raw, FeedbackEvent, bytes]]:
+    def _waiting(self, docket: Docket, joined: dict[str, Joined]) -> Iterator[tuple[InputRecord, FeedbackEvent, bytes]]:
         """Labels that came before their requests, in the order of these; those that were parked count at once."""
         for _, _, key in docket.cases:
             if key in docket.parked:
@@ -306,7 +320,7 @@ class _Step(Labelling):
                 if remove <= slot:
                     changed[key] = None
                 else:
-                    self.waiting_in[remove].append(key)
+                    self.expiry_index[remove].append(key)
         for name, at in dropped.items():
             self.touched[name].waits.settled(at)
             self.partition.pending -= len(at)
@@ -351,20 +365,20 @@ class _Step(Labelling):
         return slot
 
     @staticmethod
-    def _parked_raw(tenant: Tenant, parked: Parked) -> Raw:
-        return Raw(FEEDBACK, parked.offset, parked.timestamp, tenant.name.encode(), parked.payload)
+    def _parked_raw(tenant: Tenant, parked: Parked) -> InputRecord:
+        return InputRecord(FEEDBACK, parked.offset, parked.timestamp, tenant.name.encode(), parked.payload)
 
 
-def plain_by_tenant(requests: Iterable[Asking]) -> dict[str, list[Asking]]:
+def plain_by_tenant(requests: Iterable[DecodedRequest]) -> dict[str, list[DecodedRequest]]:
     """Requests of each tenant, in their order."""
-    found: dict[str, list[Asking]] = {}
+    found: dict[str, list[DecodedRequest]] = {}
     for asking in requests:
         found.setdefault(asking[1].tenant, []).append(asking)
     return found
 
 
 def plain_first_look(
-    chunk: Sequence[Asking], changed: Mapping[bytes, bytes | None], before: Mapping[bytes, bytes | None]
+    chunk: Sequence[DecodedRequest], changed: Mapping[bytes, bytes | None], before: Mapping[bytes, bytes | None]
 ) -> tuple[bool, set[Panel], set[frozenset[str]]]:
     """Whether nothing is known of any of these requests and all differ; who was asked, and the different sets of
     labels that were predicted."""

@@ -14,19 +14,19 @@ from processor.core.counting.axes import Axes, shared_axes
 from processor.core.counting.codec import decode_counters, encode_many
 from processor.core.counting.counters import WEIGHT_UNIT, Counters
 from processor.core.counting.state import State
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 from processor.core.figures.diagnosis import ENOUGH, unlabelled_decisions
 from processor.core.learner import Learner
 from processor.core.settings import Settings
 from processor.core.together import IN_FORCE
 from processor.core.watching.alert_events import AlertEvent, alert_event
-from processor.core.watching.alerts import Change, WatchSettings
+from processor.core.watching.alerts import AlertChange, WatchSettings
 from processor.core.watching.watch import Watch
 
 from .decision_writer import DecisionWriter
 from .entry import Pending
-from .numbering import Met, Names, Tables, shared_names, tables_of, with_panel
-from .waits import Waits
+from .numbering import Names, NameTable, Tables, shared_names, tables_of, with_panel
+from .waits import PendingAges
 from .writes import Writes
 
 BINARY_FORM = 2
@@ -36,7 +36,7 @@ HEAD = b"p"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class TenantRules(msgspec.Struct, frozen=True, kw_only=True):
+class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a tenant is to be treated; ``digest`` stands for all of it in every decision."""
 
     settings: Settings
@@ -72,12 +72,12 @@ class TenantRules(msgspec.Struct, frozen=True, kw_only=True):
 class Tenant:
     number: int
     name: str
-    rules: TenantRules
+    rules: TenantSettings
     names: Names
     learner: Learner
     tally: Counter[str]
     """what has happened, by name; see ``docs/operations.md``"""
-    waits: Waits
+    waits: PendingAges
     watch: Watch | None = None
     recorded: str = ""
     """digest of the rules the journal has this tenant under"""
@@ -89,10 +89,10 @@ class Tenant:
     """the labels, once each of them has been decided and got its own label; remembered to save looking"""
 
     @classmethod
-    def new(cls, number: int, name: str, rules: TenantRules) -> Tenant:
-        names = shared_names(Names(labels=Met(rules.settings.labels)))
+    def new(cls, number: int, name: str, rules: TenantSettings) -> Tenant:
+        names = shared_names(Names(labels=NameTable(rules.settings.labels)))
         learner = Learner(rules.settings, rules.seed)
-        return cls(number, name, rules, names, learner, Counter(), Waits.new(rules.expiry), _new_watch(rules))
+        return cls(number, name, rules, names, learner, Counter(), PendingAges.new(rules.expiry), _new_watch(rules))
 
     def clone(self) -> Tenant:
         """A copy to change; nothing of the original is touched. The watch is shared until it has something to see."""
@@ -158,7 +158,7 @@ class Tenant:
         """Give numbers to names that were not met before."""
         self.names = with_panel(self.names, panel.group, panel.experts)
 
-    def meet_policies(self) -> None:
+    def register_policies(self) -> None:
         """The same for policies."""
         names, policies = self.names, self.learner.policies
         if not policies.keys() <= names.policies.known.keys():
@@ -174,7 +174,7 @@ class Tenant:
         settings = self.rules.settings
         return settings.feedback == "all" or self._decided(entry, IN_FORCE) == settings.positive
 
-    def observe(self, cells: Sequence[tuple[int, int, bool, int]]) -> list[Change]:
+    def observe(self, cells: Sequence[tuple[int, int, bool, int]]) -> list[AlertChange]:
         """Watch labels that were joined, in order; see ``Watch.observe``. What was raised or cleared."""
         watch = self._own_watch() if cells else None
         if watch is None:
@@ -192,7 +192,7 @@ class Tenant:
         silent = unlabelled_decisions(counters, axes, policy)
         return tuple(sorted(self.names.labels.known[label] for label in silent))
 
-    def published(self, change: Change, batch: int) -> AlertEvent:
+    def published(self, change: AlertChange, batch: int) -> AlertEvent:
         """The record of an alert raised or cleared in this batch."""
         assert self.rules.watch is not None
         return alert_event(
@@ -205,7 +205,7 @@ class Tenant:
             batch=batch,
         )
 
-    def acknowledge(self, alert: int, at: int) -> list[Change]:
+    def acknowledge(self, alert: int, at: int) -> list[AlertChange]:
         """A person has seen this alert; nothing happens if it is not open."""
         watch = self._own_watch()
         return watch.acknowledge(alert, at) if watch else []
@@ -223,19 +223,19 @@ class Tenant:
 
     @classmethod
     def from_fields(
-        cls, number: int, fields: Mapping[bytes, bytes], rules_for: Callable[[str], TenantRules | None]
+        cls, number: int, fields: Mapping[bytes, bytes], settings_for: Callable[[str], TenantSettings | None]
     ) -> Tenant:
-        """Rebuild a tenant from its own fields; ``rules_for`` gives the rules of a name."""
+        """Rebuild a tenant from its own fields; ``settings_for`` gives the rules of a name."""
         head = number.to_bytes(2, "big")
         if missing := [kind for kind in (b"t", b"c") if kind + head not in fields]:
-            raise IncompatibleState(
+            raise IncompatibleStateError(
                 f"the stored state of tenant number {number} has no field {missing[0].decode()}: it is damaged. "
                 "Reconstruct it with `gforce rebuild`"
             )
         name, names, axes_names, tally, recorded, waits = _own_field(fields[b"t" + head])
-        rules = rules_for(name)
+        rules = settings_for(name)
         if rules is None:
-            raise IncompatibleState(
+            raise IncompatibleStateError(
                 f'the state holds tenant "{name}", which the configuration no longer accepts: add [tenants."{name}"], '
                 "or set accept_unknown = true"
             )
@@ -253,8 +253,8 @@ class Tenant:
         try:
             _count_as_configured(settings, state)
             learner = Learner(settings, rules.seed, state)
-        except IncompatibleState as error:
-            raise IncompatibleState(f'tenant "{name}": {error}') from None
+        except IncompatibleStateError as error:
+            raise IncompatibleStateError(f'tenant "{name}": {error}') from None
         state.unwritten = set(state.touched)  # the rules know more names than what is stored
         return cls(
             number,
@@ -263,7 +263,7 @@ class Tenant:
             _known_names(names, settings.labels),
             learner,
             Counter(dict(tally)),
-            Waits.decode(waits),
+            PendingAges.decode(waits),
             _stored_watch(rules, fields.get(b"w" + head)),
             recorded,
         )
@@ -277,7 +277,7 @@ class Tenant:
 def check_form(what: str, form: object, known: int) -> None:
     """Refuse a stored field of another form: a later version wrote it, and what it means is not known here."""
     if form != known:
-        raise IncompatibleState(
+        raise IncompatibleStateError(
             f"the stored {what} is of form {form} and this version reads {known}: run the version that wrote it, or "
             "`gforce rebuild` with the version that wrote the changelog"
         )
@@ -294,9 +294,9 @@ def _own_field(data: bytes) -> _OwnField:
         check_form("tenant", form, BINARY_FORM)
         field: _OwnField = msgspec.convert(rest, type=_OwnField)
     except (msgspec.MsgspecError, ValueError) as error:
-        if isinstance(error, IncompatibleState):
+        if isinstance(error, IncompatibleStateError):
             raise
-        raise IncompatibleState(f"a stored tenant is damaged: {error}. Rebuild it") from None
+        raise IncompatibleStateError(f"a stored tenant is damaged: {error}. Rebuild it") from None
     return field
 
 
@@ -365,7 +365,7 @@ def _count_as_configured(settings: Settings, state: State) -> None:
     before was wrong. The other way round a line is missing in the configuration, and what was learnt stays.
     """
     if state.axes.labels != tuple(sorted(settings.labels)):
-        raise IncompatibleState(
+        raise IncompatibleStateError(
             f"its labels are {list(state.axes.labels)} and the configuration says {sorted(settings.labels)}: set them "
             f"back. Should it have others from now on, {_ANEW}"
         )
@@ -374,7 +374,7 @@ def _count_as_configured(settings: Settings, state: State) -> None:
     if not counted.seen.any() or weighted == (settings.feedback == "positive-only"):
         return
     if weighted:
-        raise IncompatibleState(
+        raise IncompatibleStateError(
             'its labels were counted with feedback = "positive-only" and the configuration says "all": set it back. '
             f"Should all its decisions get labels from now on, {_ANEW}"
         )
@@ -382,18 +382,18 @@ def _count_as_configured(settings: Settings, state: State) -> None:
 
 
 def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Names:
-    groups, experts, met, policies = map(Met, stored)
+    groups, experts, met, policies = map(NameTable, stored)
     return shared_names(Names(groups, experts, met.and_(*labels), policies))
 
 
-def _new_watch(rules: TenantRules) -> Watch | None:
+def _new_watch(rules: TenantSettings) -> Watch | None:
     settings = rules.settings
     if rules.watch is None or settings.feedback != "all":
         return None  # labels that come for some decisions only say nothing about the others
     return Watch.new(rules.watch, len(settings.labels), len(settings.groups))
 
 
-def _stored_watch(rules: TenantRules, stored: bytes | None) -> Watch | None:
+def _stored_watch(rules: TenantSettings, stored: bytes | None) -> Watch | None:
     """As stored, under the present settings."""
     fresh = _new_watch(rules)
     if fresh is None or stored is None or rules.watch is None:

@@ -14,7 +14,7 @@ BINS = 64
 
 
 @dataclass(slots=True)
-class Waits:
+class PendingAges:
     """All times in whole seconds.
 
     >>> waits = Waits.new(expiry=64_000)
@@ -33,12 +33,12 @@ class Waits:
     delay_sum: int
 
     @classmethod
-    def new(cls, expiry: int) -> Waits:
+    def new(cls, expiry: int) -> PendingAges:
         """``expiry`` in milliseconds."""
         return cls(max(expiry // (1_000 * BINS), 1), {}, [0] * (len(DELAY_BOUNDS) + 1), 0)
 
-    def clone(self) -> Waits:
-        return Waits(self.width, self.bins.copy(), self.delays.copy(), self.delay_sum)
+    def clone(self) -> PendingAges:
+        return PendingAges(self.width, self.bins.copy(), self.delays.copy(), self.delay_sum)
 
     @property
     def pending(self) -> int:
@@ -87,6 +87,6 @@ class Waits:
         return [self.width, bins, self.delays, self.delay_sum]
 
     @classmethod
-    def decode(cls, stored: list[Any]) -> Waits:
+    def decode(cls, stored: list[Any]) -> PendingAges:
         width, bins, delays, delay_sum = stored
         return cls(width, {number: (count, earliest) for number, count, earliest in bins}, delays, delay_sum)

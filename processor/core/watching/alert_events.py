@@ -9,7 +9,7 @@ import msgspec
 
 from processor.core.figures.confidence import interval
 
-from .alerts import Change, Counts, Evidence, Kind, WatchSettings
+from .alerts import AlertChange, Counts, Evidence, Kind, WatchSettings
 
 BAND_DIGITS = 4
 """The ends of the band come from library logarithms, which may differ in the last bit between machines: rounded, and
@@ -64,7 +64,7 @@ class AlertEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def alert_event(
-    change: Change,
+    change: AlertChange,
     settings: WatchSettings,
     *,
     tenant: str,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from processor.core.errors import InvalidSettings
+from processor.core.errors import InvalidSettingsError
 
 Kind = Literal["tolerance", "drift", "one-sided"]
 KINDS: tuple[Kind, ...] = ("tolerance", "drift", "one-sided")
@@ -31,19 +31,19 @@ class WatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.tolerance < 1.0:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"tolerance is {self.tolerance}: it is a difference of error rates, from 0 to below 1. "
                 "Use 0.05 (the default)."
             )
         if not 1e-6 <= self.alpha < 1.0:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"alpha is {self.alpha}: the chance of a false alarm lies from 0.000001 to below 1. "
                 "Use 0.05 (the default)."
             )
         for name, least in (("false_alarm_pairs", 2), ("clear", 2), ("learning", 0)):
             value = getattr(self, name)
             if not least <= value <= LARGEST:
-                raise InvalidSettings(f"{name} is {value}: use a whole number from {least} to {LARGEST}")
+                raise InvalidSettingsError(f"{name} is {value}: use a whole number from {least} to {LARGEST}")
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
@@ -86,7 +86,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[int, ...] = ()
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
     """An alert was raised or cleared."""
 
     kind: Kind
@@ -103,7 +103,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, alert: Alert, state: Literal["raised", "cleared"], at: int) -> Change:
+    def of(cls, alert: Alert, state: Literal["raised", "cleared"], at: int) -> AlertChange:
         return cls(
             kind=alert.kind,
             state=state,
@@ -117,7 +117,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class StreamFigures(msgspec.Struct, frozen=True, kw_only=True):
+class SequentialTestState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one stream, for gauges."""
 
     label: int

@@ -12,21 +12,21 @@ from typing import Any
 import msgspec
 
 from processor.core import compiled
-from processor.core.errors import IncompatibleState
+from processor.core.errors import IncompatibleStateError
 
-from .alerts import KINDS, Alert, Change, Counts, Evidence, Kind, StreamFigures, WatchSettings
+from .alerts import KINDS, Alert, AlertChange, Counts, Evidence, Kind, SequentialTestState, WatchSettings
 from .bets import Stream
 
 __all__ = [
     "KINDS",
     "MAX_STREAMS",
     "Alert",
-    "Change",
+    "AlertChange",
     "Counts",
     "Evidence",
     "Kind",
+    "SequentialTestState",
     "Stream",
-    "StreamFigures",
     "Watch",
     "WatchSettings",
 ]
@@ -111,9 +111,9 @@ class Watch:
                 other._own(index).restart(settings, other.share(index + 1))
         return other
 
-    def observe(self, labels: Sequence[tuple[int, int, bool, int]]) -> list[Change]:
+    def observe(self, labels: Sequence[tuple[int, int, bool, int]]) -> list[AlertChange]:
         """Take labels in their order: number of the true label, of the group, decided wrongly, time (ms)."""
-        changes: list[Change] = []
+        changes: list[AlertChange] = []
         if compiled.BUILT:
             count = partial(self._count, more=len(labels))
             compiled.observe(labels, self._labels, count, partial(self._judge, changes=changes))
@@ -121,7 +121,7 @@ class Watch:
             self._observe_plainly(labels, changes)
         return changes
 
-    def _observe_plainly(self, labels: Sequence[tuple[int, int, bool, int]], changes: list[Change]) -> None:
+    def _observe_plainly(self, labels: Sequence[tuple[int, int, bool, int]], changes: list[AlertChange]) -> None:
         counts = self._labels
         tested: dict[Cell, list[tuple[Stream, bool]]] = {}
         for label, group, wrong, at in labels:
@@ -196,40 +196,40 @@ class Watch:
     def _has_learnt(self, stream: Stream) -> bool:
         return all(self._labels.get((stream.label, group), 0) >= self.settings.learning for group in stream.groups)
 
-    def _judge(self, stream: Stream, at: int, changes: list[Change]) -> None:
+    def _judge(self, stream: Stream, at: int, changes: list[AlertChange]) -> None:
         if stream.exceeds_tolerance:
-            changes.append(Change.of(stream.raise_tolerance(self._next_number(), at), "raised", at))
+            changes.append(AlertChange.of(stream.raise_tolerance(self._next_number(), at), "raised", at))
         if stream.has_drifted:
-            changes.append(Change.of(stream.raise_drift(self._next_number(), at), "raised", at))
+            changes.append(AlertChange.of(stream.raise_drift(self._next_number(), at), "raised", at))
         elif stream.drift_raised and stream.has_recovered:
             alert = stream.drift_raised
             evidence = stream.end_drift()
-            changes.append(Change.of(msgspec.structs.replace(alert, evidence=evidence), "cleared", at))
+            changes.append(AlertChange.of(msgspec.structs.replace(alert, evidence=evidence), "cleared", at))
 
     def _next_number(self) -> int:
         self._numbers += 1
         return self._numbers
 
-    def acknowledge(self, number: int, at: int) -> list[Change]:
+    def acknowledge(self, number: int, at: int) -> list[AlertChange]:
         """A person has seen a tolerance alert: clear it and begin its test anew. Nothing if it is not open."""
         for index, stream in enumerate(self._streams):
             alert = stream.tolerance_raised
             if alert and alert.number == number:
                 self._own(index).end_tolerance()
-                return [Change.of(alert, "cleared", at)]
+                return [AlertChange.of(alert, "cleared", at)]
         return []
 
-    def one_sided(self, decisions: tuple[int, ...], at: int) -> list[Change]:
+    def one_sided(self, decisions: tuple[int, ...], at: int) -> list[AlertChange]:
         """Say which decisions never get labels; raised while there are some."""
         before = self._one_sided
         if before and not decisions:
             self._one_sided = None
-            return [Change.of(before, "cleared", at)]
+            return [AlertChange.of(before, "cleared", at)]
         if before:
             self._one_sided = msgspec.structs.replace(before, decisions=decisions)
         elif decisions:
             self._one_sided = Alert(kind="one-sided", number=self._next_number(), since=at, decisions=decisions)
-            return [Change.of(self._one_sided, "raised", at)]
+            return [AlertChange.of(self._one_sided, "raised", at)]
         return []
 
     @property
@@ -241,7 +241,7 @@ class Watch:
         return sorted((alert for alert in raised if alert), key=lambda alert: alert.number)
 
     @property
-    def streams(self) -> list[StreamFigures]:
+    def streams(self) -> list[SequentialTestState]:
         """In the order they were met."""
         return [_figures(stream) for stream in self._streams]
 
@@ -266,7 +266,7 @@ class Watch:
         try:
             version, *fields = msgspec.msgpack.decode(data, type=list[Any])
             if version != VERSION:
-                raise IncompatibleState(
+                raise IncompatibleStateError(
                     f"this watch is of format {version} and this version reads {VERSION}: use the version that wrote "
                     "it, or rebuild the state by replay"
                 )
@@ -277,16 +277,16 @@ class Watch:
             watch._hold([Stream.of_fields(each, settings, watch.share(j + 1)) for j, each in enumerate(streams)])
             watch._one_sided = msgspec.convert(one_sided, Alert) if one_sided else None
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            if isinstance(error, IncompatibleState):
+            if isinstance(error, IncompatibleStateError):
                 raise
-            raise IncompatibleState(f"this watch is damaged: {error}. Rebuild it by replay.") from None
+            raise IncompatibleStateError(f"this watch is damaged: {error}. Rebuild it by replay.") from None
         return watch
 
 
-def _figures(stream: Stream) -> StreamFigures:
+def _figures(stream: Stream) -> SequentialTestState:
     tolerance_raised, drift_raised = stream.tolerance_raised is not None, stream.drift_raised is not None
     raised = tolerance_raised or drift_raised
-    return StreamFigures(
+    return SequentialTestState(
         label=stream.label,
         groups=stream.groups,
         state="raised" if raised else "watching" if stream.testing else "learning",

@@ -10,14 +10,14 @@ A variable ``GFORCE_KAFKA__BOOTSTRAP_SERVERS`` overrides ``bootstrap_servers`` o
 between levels. Its value is read as TOML, or else taken as a string.
 """
 
-from .loading import ConfigErrors, example_text, load, shown
+from .loading import ConfigError, example_text, load, shown
 from .sections import Config, Http, Kafka, Log, Processing, Redis, Tenants, TenantTable, Topics
-from .tenants import TenantConfig, UnknownTenant, canonical, digest, tenant_settings
+from .tenants import TenantConfig, UnknownTenantError, canonical, digest, tenant_settings
 from .values import Duration, Properties, RedisUrl, Secret
 
 __all__ = [
     "Config",
-    "ConfigErrors",
+    "ConfigError",
     "Duration",
     "Http",
     "Kafka",
@@ -31,7 +31,7 @@ __all__ = [
     "TenantTable",
     "Tenants",
     "Topics",
-    "UnknownTenant",
+    "UnknownTenantError",
     "canonical",
     "digest",
     "example_text",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from processor.core.errors import GForceError, InvalidSettings
+from processor.core.errors import GForceError, InvalidSettingsError
 
 from .reading import Problems, Table, overlay, read_section, read_tenants
 from .sections import Config
@@ -22,7 +22,7 @@ _STAND_IN = Secret("00" * 32)
 """Used to check a tenant's other settings where its seed is what is missing or wrong."""
 
 
-class ConfigErrors(GForceError, ValueError):
+class ConfigError(GForceError, ValueError):
     """Everything that is wrong with the configuration, one line each."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -31,7 +31,7 @@ class ConfigErrors(GForceError, ValueError):
 
 
 def load(path: Path | None, environment: Mapping[str, str]) -> Config:
-    """Read the file, if any, and the environment. Raises ``ConfigErrors`` with all problems at once."""
+    """Read the file, if any, and the environment. Raises ``ConfigError`` with all problems at once."""
     problems = Problems(str(path) if path else "the configuration")
     document = overlay(_parsed(path), environment, problems)
     sections = {field.name: field.type for field in msgspec.structs.fields(Config)}
@@ -45,7 +45,7 @@ def load(path: Path | None, environment: Mapping[str, str]) -> Config:
             read[name] = read_tenants(table, problems) if name == "tenants" else _section(kind, table, name, problems)
     _check_seeds(read, problems)
     if problems.lines:
-        raise ConfigErrors(problems.lines)
+        raise ConfigError(problems.lines)
     return Config(**read)
 
 
@@ -85,18 +85,18 @@ def _parsed(path: Path | None) -> Table:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         remedy = "write one from the example, or give another path"
-        raise ConfigErrors([f"{path}: cannot be read ({error.strerror}): {remedy}"]) from None
+        raise ConfigError([f"{path}: cannot be read ({error.strerror}): {remedy}"]) from None
     except UnicodeDecodeError as error:
-        raise ConfigErrors([f"{path}: not UTF-8 at byte {error.start}: save it as UTF-8"]) from None
+        raise ConfigError([f"{path}: not UTF-8 at byte {error.start}: save it as UTF-8"]) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigErrors([f"{path}: not TOML: {error}"]) from None
+        raise ConfigError([f"{path}: not TOML: {error}"]) from None
 
 
 def _section(kind: Any, table: Table, name: str, problems: Problems) -> Any:
     values = read_section(kind, table, (name,), problems)
     try:
         return kind(**values)
-    except InvalidSettings as error:
+    except InvalidSettingsError as error:
         problems.add((name,), str(error))
         return kind()
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from processor.core.errors import InvalidSettings, one_of
+from processor.core.errors import InvalidSettingsError, one_of
 
 from .sections import Config, Tenants, TenantTable
 from .values import Duration, Properties, RedisUrl, Secret, kind
@@ -62,7 +62,7 @@ class Problems:
         """Run a check; note and return what it refuses, unless that is already known."""
         try:
             check()
-        except InvalidSettings as error:
+        except InvalidSettingsError as error:
             if str(error) != unless:
                 self.add(keys, str(error))
             return str(error)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from processor.core.errors import InvalidSettings
+from processor.core.errors import InvalidSettingsError
 from processor.core.settings import ObjectiveName, PolicyName, Prior
 from processor.core.stream.events import Label, Limits
 from processor.core.watching.alerts import WatchSettings
@@ -56,12 +56,12 @@ class Topics(msgspec.Struct, frozen=True, kw_only=True):
         full = list(self.full().values())
         for name in full:
             if not _TOPIC.fullmatch(name) or name in (".", ".."):
-                raise InvalidSettings(
+                raise InvalidSettingsError(
                     f'"{name}" cannot be the name of a topic: use at most 249 of a-z, A-Z, 0-9, ".", "_" and "-"'
                 )
         twice = sorted({name for name in full if full.count(name) > 1})
         if twice:
-            raise InvalidSettings(f'two topics have the name "{twice[0]}": give each its own')
+            raise InvalidSettingsError(f'two topics have the name "{twice[0]}": give each its own')
 
     def full(self) -> dict[str, str]:
         """Every topic's name with the prefix, by its key here.
@@ -82,9 +82,9 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # A brace of the prefix would take the place of the partition's hash tag in Redis Cluster.
         if "{" in self.prefix or "}" in self.prefix:
-            raise InvalidSettings("prefix has a brace: braces mark the hash tag of a partition, leave them out")
+            raise InvalidSettingsError("prefix has a brace: braces mark the hash tag of a partition, leave them out")
         if self.cluster and "+sentinel://" in self.url.reveal():
-            raise InvalidSettings("cluster is true and url names sentinels, which a cluster has not: choose one")
+            raise InvalidSettingsError("cluster is true and url names sentinels, which a cluster has not: choose one")
 
 
 class Avro(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,15 +95,15 @@ class Avro(msgspec.Struct, frozen=True, kw_only=True):
         properties = self.properties.reveal()
         for url in self.registry.split(","):
             if self.registry and not url.strip().startswith(("http://", "https://")):
-                raise InvalidSettings("registry: expected a URL that starts with http:// or https://")
+                raise InvalidSettingsError("registry: expected a URL that starts with http:// or https://")
         if "@" in self.registry + properties.get("proxy", ""):
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 "a password in a URL would be printed: for the registry set the property basic.auth.user.info"
             )
         for name in properties:
             # A secret is known by its name in dots; with underscores it would be printed.
             if "_" in name:
-                raise InvalidSettings(f"properties.{name}: names have dots and no underscores: {_AVRO_VARIABLE}")
+                raise InvalidSettingsError(f"properties.{name}: names have dots and no underscores: {_AVRO_VARIABLE}")
 
 
 class Processing(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class Http(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.allowed_hosts:
             if not _HOST_NAME.fullmatch(name) and not _is_address(name):
-                raise InvalidSettings(
+                raise InvalidSettingsError(
                     f'allowed_hosts: "{name}" is not the name of a host: write "gforce.example", "*.example" or "*", '
                     "without http:// and without a port"
                 )

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from processor.core.errors import GForceError, InvalidSettings, nearest, one_of
+from processor.core.errors import GForceError, InvalidSettingsError, nearest, one_of
 from processor.core.rules.draws import MAX_SEED, MIN_SEED
 from processor.core.settings import Balance, ObjectiveName, Policy, PolicyName, Settings
 from processor.core.stream.events import canonical_label
@@ -25,7 +25,7 @@ NO_SEED = (
 _DROP, _LABEL = "drop", "label:"
 
 
-class UnknownTenant(GForceError, LookupError):
+class UnknownTenantError(GForceError, LookupError):
     """The configuration neither names this tenant nor accepts unknown ones."""
 
 
@@ -51,19 +51,19 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tenant_settings(config: Config, tenant: str) -> TenantConfig:
-    """What is in force for a tenant, named or not. Raises ``UnknownTenant``."""
+    """What is in force for a tenant, named or not. Raises ``UnknownTenantError``."""
     table = config.tenants.named.get(tenant)
     if table is None and not config.tenants.accept_unknown:
-        raise UnknownTenant("the tenant is not in the configuration: name it there or set tenants.accept_unknown")
+        raise UnknownTenantError("the tenant is not in the configuration: name it there or set tenants.accept_unknown")
     table = table or config.tenants.default
     if table.seed is None and config.processing.seed is None:
-        raise InvalidSettings(NO_SEED)
+        raise InvalidSettingsError(NO_SEED)
     seed = table.seed or derived_seed(cast(Secret, config.processing.seed), tenant)
     return of_table(table, seed)
 
 
 def of_table(table: TenantTable, seed: Secret) -> TenantConfig:
-    """Check a table as a whole and bring it into the learner's form. Raises ``InvalidSettings``."""
+    """Check a table as a whole and bring it into the learner's form. Raises ``InvalidSettingsError``."""
     check_seed(seed)
     settings = _settings(table)
     return TenantConfig(
@@ -89,9 +89,9 @@ def check_seed(seed: Secret) -> None:
     try:
         length = len(bytes.fromhex(text))
     except ValueError:
-        raise InvalidSettings(f"the seed is not hexadecimal: {NEW_SEED}") from None
+        raise InvalidSettingsError(f"the seed is not hexadecimal: {NEW_SEED}") from None
     if not MIN_SEED <= length <= MAX_SEED:
-        raise InvalidSettings(f"the seed has {length} bytes: use {MIN_SEED} to {MAX_SEED}; {NEW_SEED}")
+        raise InvalidSettingsError(f"the seed has {length} bytes: use {MIN_SEED} to {MAX_SEED}; {NEW_SEED}")
 
 
 def canonical(tenant: TenantConfig) -> bytes:
@@ -171,7 +171,7 @@ def _windows(table: TenantTable, settings: Settings) -> tuple[int, ...]:
     for window in table.windows:
         size, rest = divmod(int(window), settings.bucket)
         if rest or not 1 <= size <= settings.keep:
-            raise InvalidSettings(
+            raise InvalidSettingsError(
                 f"a window of {int(window)} ms does not fit: use multiples of bucket ({settings.bucket} ms), "
                 f"at most keep ({settings.keep}) of them"
             )
@@ -185,5 +185,5 @@ def _expiry_label(text: str, labels: tuple[str, ...]) -> str | None:
     label = text.removeprefix(_LABEL)
     if not text.startswith(_LABEL) or label not in labels:
         forms = (_DROP, *(_LABEL + name for name in labels))
-        raise InvalidSettings(f'on_expiry is "{text}": use {one_of(forms)}.{nearest(text, forms)}')
+        raise InvalidSettingsError(f'on_expiry is "{text}": use {one_of(forms)}.{nearest(text, forms)}')
     return label

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from processor.adapters.log import At, Committed, Reader, Retry, Stop
+from processor.adapters.log import Committed, OperatorActionRequiredError, Reader, RetryableError, TopicPartition
 from processor.core.errors import ForeignRecordError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN, JournalRecord, Range, digest
 
-from .topics import Topics
+from .topics import TopicNames
 
 Notify = Callable[[str, dict[str, object]], None]
 
@@ -30,14 +30,14 @@ LARGEST_WINDOW = 16_384
 """offsets at the end of the journal among which the committed batch is looked for"""
 
 
-class Positions(Protocol):
+class GroupOffsets(Protocol):
     """What recovery asks of the group; a member answers it (``Input``), and an operator's command without being one."""
 
-    def committed(self, partitions: Iterable[At]) -> dict[At, Committed | None]: ...
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]: ...
 
 
 @dataclass(frozen=True)
-class Anchor:
+class CommittedState:
     """A committed state, and where it reads on."""
 
     identity: Identity
@@ -48,7 +48,7 @@ class Anchor:
 
 
 @dataclass(frozen=True)
-class Link:
+class JournalLink:
     """A record of the journal's chain."""
 
     record: JournalRecord
@@ -58,7 +58,7 @@ class Link:
     def identity(self) -> Identity:
         return Identity(self.record.lineage, self.record.sequence, self.digest)
 
-    def follows(self, before: Link) -> bool:
+    def follows(self, before: JournalLink) -> bool:
         return (
             self.record.previous == before.digest
             and self.record.lineage == before.record.lineage
@@ -67,37 +67,37 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Anchors:
+class CommittedStates:
     """Finds the committed state of partitions. Changes nothing."""
 
-    topics: Topics
-    group: Positions
+    topics: TopicNames
+    group: GroupOffsets
     reader: Reader
     notify: Notify = lambda event, details: None
 
-    def of(self, number: int) -> Anchor | None:
+    def of(self, number: int) -> CommittedState | None:
         """None if nothing was ever committed. Raises Retry to be asked again, Stop where a person must act."""
         committed = self._from_offsets(number)
         # The markers of a transaction land one by one. Were offsets lost, the journal alone knows of its last batch.
-        if not self.reader.settled(At(self.topics.journal, number)):
-            raise Retry(f"a transaction is still open on {self.topics.journal} [{number}]")
+        if not self.reader.settled(TopicPartition(self.topics.journal, number)):
+            raise RetryableError(f"a transaction is still open on {self.topics.journal} [{number}]")
         links = self._journal_end(number, committed.identity if committed else None)
         link = self._authority(number, committed, links)
         if link is None:
             found = committed
         else:
             positions = {topic: part.next for topic, part in self._ranges(link.record)}
-            found = Anchor(link.identity, positions, link.record.snapshot)
+            found = CommittedState(link.identity, positions, link.record.snapshot)
             self._check_topic_ids(number, link.record)
         if found is not None:
             for topic, offset in found.positions.items():
-                self._check_kept(At(topic, number), offset)
+                self._check_kept(TopicPartition(topic, number), offset)
         return found
 
     # The group's offsets
 
-    def _from_offsets(self, number: int) -> Anchor | None:
-        places = [At(topic, number) for topic in self.topics.inputs]
+    def _from_offsets(self, number: int) -> CommittedState | None:
+        places = [TopicPartition(topic, number) for topic in self.topics.inputs]
         committed = self.committed(places)
         known = [committed.get(place) for place in places]
         if all(position is None for position in known):
@@ -107,7 +107,7 @@ class Anchors:
         for place, position in zip(places, known, strict=True):
             identity = Identity.parse(position.metadata) if position else None
             if position is None or identity is None:
-                raise Stop(
+                raise OperatorActionRequiredError(
                     f"the group's offset of {place.topic} [{number}] is {'foreign' if position else 'missing'}: "
                     "somebody else commits for this group, or offsets were reset by hand. Use a group of its own, or "
                     "start a new lineage with `gforce reset`.",
@@ -116,28 +116,28 @@ class Anchors:
             identities.add(identity)
             positions[place.topic] = position.offset
         if len(identities) != 1:
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"the two inputs of partition {number} were committed at different states "
                 f"{sorted(map(str, identities))}: offsets were reset by hand. Start a new lineage with `gforce reset`.",
                 number,
             )
-        return Anchor(identities.pop(), positions)
+        return CommittedState(identities.pop(), positions)
 
-    def committed(self, places: list[At]) -> dict[At, Committed | None]:
+    def committed(self, places: list[TopicPartition]) -> dict[TopicPartition, Committed | None]:
         """The group's offsets, after every open transaction that could change them has ended."""
         return self.group.committed(places)
 
-    def _check_kept(self, place: At, offset: int) -> None:
+    def _check_kept(self, place: TopicPartition, offset: int) -> None:
         first, end = self.reader.bounds(place)
         if offset < first:
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"{place.topic} [{place.partition}] was read up to {offset} and now starts at {first}: records were "
                 "deleted before they were processed. Raise the topic's retention; to go on without them use "
                 "`gforce reset`.",
                 place.partition,
             )
         if offset > end and self.reader.settled(place):
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"{place.topic} [{place.partition}] was read up to {offset} and now ends at {end}: it has lost "
                 "records, or was created again. Restore it; to go on without them use `gforce reset`.",
                 place.partition,
@@ -145,7 +145,7 @@ class Anchors:
 
     # The journal
 
-    def _authority(self, number: int, committed: Anchor | None, links: list[Link]) -> Link | None:
+    def _authority(self, number: int, committed: CommittedState | None, links: list[JournalLink]) -> JournalLink | None:
         """The journal record of the committed state; None at the beginning of a lineage."""
         if committed is None:
             return _last(links)
@@ -164,7 +164,7 @@ class Anchors:
             if link.follows(last):
                 last = link
             elif link.record.lineage != identity.lineage:
-                raise Stop(
+                raise OperatorActionRequiredError(
                     f"the journal of partition {number} goes on under lineage {link.record.lineage} after batch "
                     f"{identity.sequence} of {identity.lineage}, which the group's offsets name: Kafka has lost the "
                     "offsets of a reset, or another cluster writes to this journal. Start a new lineage with "
@@ -180,7 +180,9 @@ class Anchors:
         self._check_positions(number, committed.positions, last.record)
         return last
 
-    def _without_committed(self, number: int, committed: Identity, last: Link | None) -> Stop:
+    def _without_committed(
+        self, number: int, committed: Identity, last: JournalLink | None
+    ) -> OperatorActionRequiredError:
         """What to raise where the journal does not hold the committed batch."""
         name, sequence = self.topics.journal, committed.sequence
         if last is None or (last.record.lineage == committed.lineage and last.record.sequence < sequence):
@@ -192,12 +194,14 @@ class Anchors:
                 f"offsets name, but batch {last.record.sequence} of {last.record.lineage}: offsets or journal were "
                 "replaced"
             )
-        return Stop(f"{text}. Restore what was changed, or start a new lineage with `gforce reset`.", number)
+        return OperatorActionRequiredError(
+            f"{text}. Restore what was changed, or start a new lineage with `gforce reset`.", number
+        )
 
     def _check_positions(self, number: int, positions: Mapping[str, int], record: JournalRecord) -> None:
         for topic, part in self._ranges(record):
             if positions[topic] != part.next:
-                raise Stop(
+                raise OperatorActionRequiredError(
                     f"the group's offset of {topic} [{number}] is {positions[topic]} and the journal read it up to "
                     f"{part.next} at the same batch {record.sequence}: the offset was moved by hand. Stop the "
                     "processors and delete the group's offsets of both inputs: the journal then says where to go on. "
@@ -211,7 +215,7 @@ class Anchors:
         now = self.reader.topic_ids(self.topics.inputs) if record.topics else {}
         for topic, id in now.items():
             if (was := record.topics.get(sources[topic], id)) != id:
-                raise Stop(
+                raise OperatorActionRequiredError(
                     f"{topic} was deleted and created again (its id is {id}, batch {record.sequence} read {was}): its "
                     "offsets mean other records now. Start a new lineage with `gforce reset --from earliest`.",
                     number,
@@ -220,9 +224,9 @@ class Anchors:
     def _ranges(self, record: JournalRecord) -> tuple[tuple[str, Range], ...]:
         return (self.topics.requests, record.requests), (self.topics.feedback, record.feedback)
 
-    def _journal_end(self, number: int, committed: Identity | None) -> list[Link]:
+    def _journal_end(self, number: int, committed: Identity | None) -> list[JournalLink]:
         """The last records of the journal, from the committed batch or an earlier one on."""
-        at = At(self.topics.journal, number)
+        at = TopicPartition(self.topics.journal, number)
         first, end = self.reader.bounds(at)
         window = FIRST_WINDOW if committed else 16 * FIRST_WINDOW  # without offsets only the chain tells what is ours
         while True:
@@ -232,7 +236,7 @@ class Anchors:
                 return links
             window *= 4
 
-    def _links(self, at: At, start: int, end: int) -> Iterator[Link]:
+    def _links(self, at: TopicPartition, start: int, end: int) -> Iterator[JournalLink]:
         for record in self.reader.read(at, start, end):
             try:
                 found = JournalRecord.decode(record.value or b"")
@@ -241,15 +245,15 @@ class Anchors:
             except ForeignRecordError as error:
                 foreign_record(self.notify, at, record.offset, error)
             else:
-                yield Link(found, digest(record.value or b""))
+                yield JournalLink(found, digest(record.value or b""))
 
 
-def foreign_record(notify: Notify, at: At, offset: int, error: ForeignRecordError) -> None:
+def foreign_record(notify: Notify, at: TopicPartition, offset: int, error: ForeignRecordError) -> None:
     """Tell of a record that is not ours, which is skipped."""
     notify("foreign record", {"topic": at.topic, "partition": at.partition, "offset": offset, "why": str(error)})
 
 
-def _reaches(links: list[Link], committed: Identity | None) -> bool:
+def _reaches(links: list[JournalLink], committed: Identity | None) -> bool:
     """Whether these records go back to the committed batch."""
     if committed is None or committed.sequence == 0:
         return len(links) > 1
@@ -258,7 +262,7 @@ def _reaches(links: list[Link], committed: Identity | None) -> bool:
     )
 
 
-def _last(links: list[Link]) -> Link | None:
+def _last(links: list[JournalLink]) -> JournalLink | None:
     """The end of the chain: a record that somebody else put here follows nothing, and a copy leads no further."""
     digests = {link.digest for link in links}
     chained = [link for link in links if link.record.previous in digests or link.record.sequence == 1] or links

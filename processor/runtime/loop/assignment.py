@@ -10,39 +10,46 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from processor.adapters.log import At, Fenced, Membership, Reader, Retry, Stop
-from processor.adapters.store import StoreDamaged, StoreError, StoreUnusable
-from processor.core.errors import IncompatibleState
-from processor.core.stream.step import Terms
+from processor.adapters.log import (
+    FencedError,
+    Membership,
+    OperatorActionRequiredError,
+    Reader,
+    RetryableError,
+    TopicPartition,
+)
+from processor.adapters.store import StoreDamagedError, StoreError, StoreUnusableError
+from processor.core.errors import IncompatibleStateError
+from processor.core.stream.step import StreamSettings
 
 from .anchor import Notify
-from .held import Held
-from .intake import Intake
-from .owned import Owned, Pace, Quarantine, Skip
+from .held import InputBuffer
+from .intake import InputBuffers
+from .owned import AssignedPartition, LoopSettings, Quarantine, Skip
 from .recovery import Recovery, check_slot
-from .topics import Topics
+from .topics import TopicNames
 
 
 class Assignment(ABC):
-    """The partitions of a worker. ``tick`` is a clock that never goes back, in milliseconds."""
+    """The partitions of a worker. ``monotonic_ms`` is a clock that never goes back, in milliseconds."""
 
-    topics: Topics
+    topics: TopicNames
     reader: Reader
-    terms: Terms
-    pace: Pace
-    tick: Callable[[], int]
+    terms: StreamSettings
+    pace: LoopSettings
+    monotonic_ms: Callable[[], int]
     entropy: Callable[[int], bytes]
     notify: Notify
-    intake: Intake
+    intake: InputBuffers
     recovery: Recovery
 
     def __init__(self) -> None:
-        self.owned: dict[int, Owned] = {}
+        self.owned: dict[int, AssignedPartition] = {}
         self.totals: Counter[str] = Counter()
-        self._assigned: set[At] = set()
+        self._assigned: set[TopicPartition] = set()
 
     @abstractmethod
-    def _await_applied(self, those: Iterable[Owned]) -> None:
+    def _await_applied(self, those: Iterable[AssignedPartition]) -> None:
         """Until the store has what was committed of these."""
 
     @property
@@ -88,25 +95,27 @@ class Assignment(ABC):
 
     # Rebalances, from inside poll
 
-    def assigned(self, partitions: Sequence[At], membership: Membership) -> None:
+    def assigned(self, partitions: Sequence[TopicPartition], membership: Membership) -> None:
         """A partition is owned only when both its inputs are."""
         self._assigned.update(partitions)
         for owned in self.owned.values():
             owned.membership = membership  # not revoked, so still ours: the broker only counts on
         for number in sorted({at.partition for at in partitions}):
-            if all(At(topic, number) in self._assigned for topic in self.topics.inputs):
-                now = self.tick()
-                self.owned[number] = Owned(number, membership, self._token(number), progress_at=now, idle_at=now)
+            if all(TopicPartition(topic, number) in self._assigned for topic in self.topics.inputs):
+                now = self.monotonic_ms()
+                self.owned[number] = AssignedPartition(
+                    number, membership, self._token(number), progress_at=now, idle_at=now
+                )
         self.notify("assigned", {"partitions": sorted(self.owned)})
 
-    def revoked(self, partitions: Sequence[At]) -> None:
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """The next owner need not catch up if the store has been told all."""
         self._assigned.difference_update(partitions)
         gone = [self.owned.pop(number) for number in {at.partition for at in partitions} if number in self.owned]
         self._await_applied(gone)
         self.notify("revoked", {"partitions": sorted({at.partition for at in partitions})})
 
-    def lost(self, partitions: Sequence[At]) -> None:
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
         self.totals["partitions_lost"] += len({at.partition for at in partitions})
         self.revoked(partitions)
 
@@ -118,42 +127,42 @@ class Assignment(ABC):
 
     def _recover(self) -> None:
         """What is new. Where that takes long, those that are recovered go on in between."""
-        began = self.tick()
+        began = self.monotonic_ms()
         for owned in list(self.owned.values()):
-            if owned.ready or owned.stopped or self.tick() < owned.retry_at:
+            if owned.ready or owned.stopped or self.monotonic_ms() < owned.retry_at:
                 continue
             try:
                 self._recover_one(owned)
-            except (Stop, StoreUnusable) as error:
+            except (OperatorActionRequiredError, StoreUnusableError) as error:
                 self._contain(error)
-            except IncompatibleState as error:
+            except IncompatibleStateError as error:
                 self._quarantine(owned, str(error), by_process=True)
-            except (Retry, Fenced, StoreError) as error:
-                owned.retry_at = self.tick() + self.pace.retry_after
-                owned.trouble = str(error)
+            except (RetryableError, FencedError, StoreError) as error:
+                owned.retry_at = self.monotonic_ms() + self.pace.retry_after
+                owned.last_error = str(error)
                 owned.store_error = str(error) if isinstance(error, StoreError) else ""
-            if self.tick() - began >= self.pace.transaction_budget:
+            if self.monotonic_ms() - began >= self.pace.transaction_budget:
                 return
 
     def _told_in_recovery(self, event: str, details: dict[str, object]) -> None:
         self.totals["store_damaged"] += event == "store damaged"
         self.notify(event, details)
 
-    def _contain(self, error: Stop | StoreUnusable) -> None:
+    def _contain(self, error: OperatorActionRequiredError | StoreUnusableError) -> None:
         """Quarantine the partition that this concerns; what concerns the whole process ends it."""
         owned = self.owned.get(-1 if error.partition is None else error.partition)
         if owned is None:
             raise error
         self._quarantine(owned, str(error))
 
-    def _quarantine(self, owned: Owned, why: str, by_process: bool = False) -> None:
+    def _quarantine(self, owned: AssignedPartition, why: str, by_process: bool = False) -> None:
         """Stop one partition until a person says go on: it must not take the others down."""
         self._forget(owned, why)
         owned.quarantine, owned.store_error, owned.suspect = Quarantine(why, by_process), "", False
         self.totals["quarantines"] += 1
         self.notify("quarantined", {"partition": owned.number, "why": why})
 
-    def _recover_one(self, owned: Owned) -> None:
+    def _recover_one(self, owned: AssignedPartition) -> None:
         partitions = self._partitions()
         self._await_applied(self.owned.values())
         owned.token = self._token(owned.number)
@@ -162,9 +171,9 @@ class Assignment(ABC):
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
         owned.topic_ids, owned.store_error, owned.damaged = recovered.topic_ids, "", False
         owned.snapshots.whole = recovered.snapshot
-        owned.held = {topic: Held(owned.positions[topic]) for topic in self.topics.inputs}
-        owned.last_timestamp, owned.trouble = {}, ""
-        owned.progress_at = self.tick()
+        owned.held = {topic: InputBuffer(owned.positions[topic]) for topic in self.topics.inputs}
+        owned.last_timestamp, owned.last_error = {}, ""
+        owned.progress_at = self.monotonic_ms()
         self.intake.start(owned)
         self.totals["recoveries"] += 1
         self.totals["batches_replayed"] += recovered.replayed
@@ -182,25 +191,27 @@ class Assignment(ABC):
         counts = {topic: self.reader.partitions(topic) for topic in self.topics.alike}
         for topic, count in counts.items():
             if count is None:
-                raise Stop(f"there is no topic {topic}: create the topics with `gforce topics create`")
+                raise OperatorActionRequiredError(
+                    f"there is no topic {topic}: create the topics with `gforce topics create`"
+                )
         if len(set(counts.values())) > 1:
             told = ", ".join(f"{topic} {count}" for topic, count in counts.items())
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"these topics must have the same number of partitions and have not: {told}. Partitions cannot be "
                 "taken away: give the others as many, then start a new lineage with `gforce reset`."
             )
         return counts[self.topics.requests] or 0
 
-    def _restore(self, owned: Owned, damage: StoreDamaged) -> None:
+    def _restore(self, owned: AssignedPartition, damage: StoreDamagedError) -> None:
         """Something of the stored state is gone: none of it is believed."""
         self.totals["store_damaged"] += 1
         owned.damaged = True
         self._forget(owned, str(damage))
 
-    def _forget(self, owned: Owned, why: str) -> None:
+    def _forget(self, owned: AssignedPartition, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         self.notify("recovering", {"partition": owned.number, "why": why})
         owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
-        owned.retry_at, owned.trouble, owned.question = 0, why, None
+        owned.retry_at, owned.last_error, owned.question = 0, why, None
         if self.owned.get(owned.number) is owned:
             self.intake.stop(owned)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from processor import __version__
-from processor.adapters.store import Page, View
+from processor.adapters.store import LookupResult, SnapshotPage
 from processor.core.stream.batch import hashes_of
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import (
@@ -23,23 +23,23 @@ from processor.core.stream.journal import (
     state_digest,
 )
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import Asked, Outcome, Raw, Terms
+from processor.core.stream.step import DecodedBatch, InputRecord, StepResult, StreamSettings
 
-from .owned import Owned, Skip
+from .owned import AssignedPartition, Skip
 
 
 @dataclass(frozen=True)
-class Question:
+class BatchLookup:
     """A batch that is decoded, and on its way to the store."""
 
-    owned: Owned
-    taken: dict[str, list[Raw]]
+    owned: AssignedPartition
+    taken: dict[str, list[InputRecord]]
     """its records by topic: requests, then feedback"""
-    asked: Asked
+    asked: DecodedBatch
     ids: list[bytes]
     clock: int
     now: int
-    answer: Future[tuple[View, Page | None]]
+    answer: Future[tuple[LookupResult, SnapshotPage | None]]
     ranges: Future[dict[str, Range]]
     """which records these are, by topic, with their hashes"""
     skip: Skip | None = None
@@ -48,7 +48,7 @@ class Question:
     """how long it will take, in milliseconds, by what is known before"""
 
     @property
-    def inputs(self) -> tuple[list[Raw], list[Raw]]:
+    def inputs(self) -> tuple[list[InputRecord], list[InputRecord]]:
         """Requests and labels."""
         requests, feedback = self.taken.values()
         return requests, feedback
@@ -59,30 +59,30 @@ class Question:
 
 
 @dataclass
-class Batch:
+class PreparedBatch:
     """What goes into the transaction for one partition.
 
     What needs hashes is put together when it is first asked for: they are worked out beside the loop, in which the
     decisions are sent meanwhile.
     """
 
-    question: Question
+    question: BatchLookup
     before: Partition
-    outcome: Outcome
+    outcome: StepResult
     poison: list[tuple[str, int]]
-    terms: Terms
+    terms: StreamSettings
     acknowledged: list[tuple[str, int]]
     digests: Future[tuple[str, str]]
     """of the decisions, and of the state after them"""
-    page: Page | None = None
+    page: SnapshotPage | None = None
     """a slice of a snapshot"""
 
     @property
-    def owned(self) -> Owned:
+    def owned(self) -> AssignedPartition:
         return self.question.owned
 
     @property
-    def taken(self) -> dict[str, list[Raw]]:
+    def taken(self) -> dict[str, list[InputRecord]]:
         """Its records by topic."""
         return self.question.taken
 
@@ -153,17 +153,19 @@ class Batch:
         )
 
 
-def digests_of(before: Partition, outcome: Outcome) -> tuple[str, str]:
+def digests_of(before: Partition, outcome: StepResult) -> tuple[str, str]:
     """Of the decisions of a batch, and of the state after it."""
     decisions = decisions_digest([made.value for made in outcome.decisions])
     return decisions, state_digest(before.identity.digest, outcome.writes)
 
 
-def ranges_of(starts: Mapping[str, int], taken: Mapping[str, list[Raw]], skip: Skip | None = None) -> dict[str, Range]:
+def ranges_of(
+    starts: Mapping[str, int], taken: Mapping[str, list[InputRecord]], skip: Skip | None = None
+) -> dict[str, Range]:
     """Which records these are, with their hashes as they came; ``starts`` are the offsets to read on from before."""
     ends = {skip.topic: skip.next} if skip else {}
     return {topic: _range(starts[topic], raws, ends.get(topic, starts[topic])) for topic, raws in taken.items()}
 
 
-def _range(start: int, raws: list[Raw], end: int) -> Range:
+def _range(start: int, raws: list[InputRecord], end: int) -> Range:
     return Range(start, raws[-1].offset + 1 if raws else end, len(raws), hashes_text(hashes_of(raws)))

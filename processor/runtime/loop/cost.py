@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from processor.core import compiled
 from processor.core.settings import Settings
-from processor.core.stream.deciding import Asking
+from processor.core.stream.deciding import DecodedRequest
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK, Asked, Terms, plain_by_tenant
-from processor.core.stream.tenant import Tenant, TenantRules
+from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, StreamSettings, plain_by_tenant
+from processor.core.stream.tenant import Tenant, TenantSettings
 
 # In milliseconds.
 RECORD = 0.006
@@ -53,21 +53,21 @@ Kind = tuple[str, int, int]
 """What the cost of making a tenant's rules depends on: its configuration, by digest, its groups and its experts."""
 
 
-class Costs:
+class CostModel:
     """Estimates the milliseconds that batches take, and is told what they took."""
 
     def __init__(self) -> None:
         self.scale = 1.0
         self._solving: dict[Kind, float] = {}
 
-    def of(self, partition: Partition, asked: Asked, terms: Terms) -> float:
+    def of(self, partition: Partition, asked: DecodedBatch, terms: StreamSettings) -> float:
         """How long a batch will take; 0 where that cannot be said, since a fault is found in the step."""
         try:
             return self._of(partition, asked.requests, len(asked.feedback), terms)
         except Exception:
             return 0.0
 
-    def fitting(self, partition: Partition, asked: Asked, terms: Terms, budget: int) -> int:
+    def fitting(self, partition: Partition, asked: DecodedBatch, terms: StreamSettings, budget: int) -> int:
         """How many records of each input, the first, can be worked out in so many milliseconds; one at least."""
         low, high = 1, max(len(asked.requests), len(asked.feedback), 1)
         while low < high:
@@ -85,13 +85,13 @@ class Costs:
             wanted = min(max(self.scale * milliseconds / estimated, FASTEST), SLOWEST)
             self.scale += WEIGHT * (wanted - self.scale)
 
-    def _of(self, partition: Partition, requests: list[Asking], labels: int, terms: Terms) -> float:
+    def _of(self, partition: Partition, requests: list[DecodedRequest], labels: int, terms: StreamSettings) -> float:
         total = RECORD * (len(requests) + labels)
         rounds: dict[Kind, int] = {}
         most = 0
         for name, theirs in (compiled.by_tenant if compiled.BUILT else plain_by_tenant)(requests).items():
             tenant = partition.tenants.get(name)
-            rules = terms.rules_for(name) if tenant is None else tenant.rules
+            rules = terms.settings_for(name) if tenant is None else tenant.rules
             if rules is None:
                 continue  # all of these are refused
             groups, experts = _size(tenant, rules, theirs)
@@ -125,7 +125,7 @@ def _minimising(groups: int, choices: int, rows: int) -> float:
     return TERM * rows * size * size + 2 * free * (STEP[not compiled.BUILT] + PRODUCT[not compiled.BUILT] * products)
 
 
-def _size(tenant: Tenant | None, rules: TenantRules, requests: Sequence[Asking]) -> tuple[int, int]:
+def _size(tenant: Tenant | None, rules: TenantSettings, requests: Sequence[DecodedRequest]) -> tuple[int, int]:
     """How many groups and experts a tenant will have after these requests, of which some are looked at."""
     if tenant is not None and len(requests) <= YOUNG_CHUNK:
         return len(tenant.learner.state.axes.groups), len(tenant.learner.state.axes.experts)

@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from processor.core.stream.expiry import DueSlot
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import Asked, Outcome, Raw, Terms, apart, decode, step
+from processor.core.stream.step import (
+    DecodedBatch,
+    InputRecord,
+    StepResult,
+    StreamSettings,
+    decode,
+    split_by_source,
+    step,
+)
 
 Poison = set[tuple[str, int]]
 """Records at fault: (input, offset)."""
@@ -14,17 +22,17 @@ Poison = set[tuple[str, int]]
 
 def step_around_faults(
     partition: Partition,
-    taken: tuple[list[Raw], list[Raw]],
-    asked: Asked,
+    taken: tuple[list[InputRecord], list[InputRecord]],
+    asked: DecodedBatch,
     entries: Mapping[bytes, bytes | None],
     due: Mapping[int, DueSlot],
     clock: int,
     now: int,
-    terms: Terms,
+    terms: StreamSettings,
     report: Callable[[Exception], None],
     poison: Poison,
     acknowledged: Sequence[tuple[str, int]] = (),
-) -> Outcome:
+) -> StepResult:
     """Step; should that fail, find the records at fault and step without them. Requests and labels were taken.
 
     ``poison`` are those found before, which ``asked`` is without; what is found now is added to them.
@@ -40,25 +48,25 @@ def step_around_faults(
 
 def _bisect(
     partition: Partition,
-    raws: Sequence[Raw],
+    raws: Sequence[InputRecord],
     entries: Mapping[bytes, bytes | None],
     clock: int,
     now: int,
-    terms: Terms,
+    terms: StreamSettings,
     known: Poison,
 ) -> Poison:
     """The records that fail by themselves or together with the good ones before them."""
     poison = set(known)
 
-    def fails(part: Sequence[Raw]) -> bool:
-        asked = decode(*apart(part), partition.number, partition.partitions, now, terms, poison)
+    def fails(part: Sequence[InputRecord]) -> bool:
+        asked = decode(*split_by_source(part), partition.number, partition.partitions, now, terms, poison)
         try:
             step(partition, asked, entries, {}, clock, terms)
         except Exception:
             return True
         return False
 
-    good: list[Raw] = []
+    good: list[InputRecord] = []
     pieces = [list(raws)]
     while pieces:
         piece = pieces.pop()

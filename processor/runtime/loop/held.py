@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from processor.core.stream.batch import Raw
+from processor.core.stream.batch import InputRecord
 
 FOREVER = 1 << 63
 MOST_BYTES = 16 << 20
@@ -24,12 +24,12 @@ MOST_BYTES = 16 << 20
 
 
 @dataclass
-class Held:
+class InputBuffer:
     """One input of a partition: what is read of it and not committed."""
 
     next: int
     """the offset to read on from"""
-    records: list[Raw] = field(default_factory=list)
+    records: list[InputRecord] = field(default_factory=list)
     latest: list[int] = field(default_factory=list)
     """the latest timestamp up to and including each record: it never falls, so it can be searched"""
     let_go_at: int = 0
@@ -45,7 +45,7 @@ class Held:
         """The time this input has been read to."""
         return self.latest[-1] if self.latest else self.let_go_at
 
-    def add(self, records: Sequence[Raw], now: int) -> None:
+    def add(self, records: Sequence[InputRecord], now: int) -> None:
         """Keep records for the next batches; what was read before, or twice, is passed over.
 
         A timestamp later than the wall clock is wrong and says nothing of when the record came, so it does not count:
@@ -63,7 +63,7 @@ class Held:
             self.size += size_of(records)
             self.next = records[-1].offset + 1
 
-    def let_go(self, count: int) -> None:
+    def drop_committed(self, count: int) -> None:
         """So many, the first, are committed."""
         if count:
             self.let_go_at = self.latest[count - 1]
@@ -87,12 +87,14 @@ class Held:
         return bisect_right(self.latest, time, 0, min(most, len(self)))
 
 
-def size_of(records: Sequence[Raw]) -> int:
+def size_of(records: Sequence[InputRecord]) -> int:
     """In bytes, but for what each costs whatever is in it."""
     return sum([len(record.value) for record in records if record.value is not None])
 
 
-def takeable(requests: Held, feedback: Held, most: int, caught_up: tuple[bool, bool], present: int) -> tuple[int, int]:
+def batch_limit(
+    requests: InputBuffer, feedback: InputBuffer, most: int, caught_up: tuple[bool, bool], present: int
+) -> tuple[int, int]:
     """How many requests and labels the next batch may take, at most so many of each.
 
     ``caught_up`` says of which input hardly anything is left that is not held. Requests that have caught up are taken

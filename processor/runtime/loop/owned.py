@@ -13,18 +13,18 @@ from processor.core.stream.partition import Partition
 
 from .breaker import Breaker
 from .faults import Poison
-from .held import Held
-from .snapshots import Snapshots
+from .held import InputBuffer
+from .snapshots import SnapshotSchedule
 
 if TYPE_CHECKING:
-    from .batches import Question
+    from .batches import BatchLookup
 
 MOST_RECORDS = 40_000
 """of one input in a batch: the hashes of more would not fit into the journal"""
 
 
 @dataclass(frozen=True)
-class Pace:
+class LoopSettings:
     """How often and how much; all times in milliseconds."""
 
     commit_interval: int = 100
@@ -71,7 +71,7 @@ class Skip:
 
 
 @dataclass
-class Owned:
+class AssignedPartition:
     """A partition this process owns, from the moment both its inputs are assigned."""
 
     number: int
@@ -79,11 +79,11 @@ class Owned:
     token: bytes
     partition: Partition | None = None
     positions: dict[str, int] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, InputBuffer] = field(default_factory=dict)
     """what is read of each input and not committed"""
     takeable: dict[str, int] = field(default_factory=dict)
     """how many of each input the next batch takes; empty if it would take none"""
-    takeable_since: int = 0
+    batch_since: int = 0
     last_timestamp: dict[str, int] = field(default_factory=dict)
     retry_at: int = 0
     progress_at: int = 0
@@ -92,7 +92,7 @@ class Owned:
     quarantine: Quarantine | None = None
     suspect: bool = False
     """Kafka has refused a transaction with its batch in it: the next one has no other"""
-    snapshots: Snapshots = field(default_factory=Snapshots)
+    snapshots: SnapshotSchedule = field(default_factory=SnapshotSchedule)
     paused: set[str] = field(default_factory=set)
     """inputs not read from until half of what is held is committed"""
     acknowledged: list[tuple[str, int]] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Owned:
     """when an input last gave something, or had nothing to give"""
     applying: Future[Applied] | None = None
     """the store is being told of the last batch"""
-    trouble: str = ""
+    last_error: str = ""
     store_error: str = ""
     """the last call to the store failed, for this reason"""
     damaged: bool = False
@@ -115,7 +115,7 @@ class Owned:
     at_most: int = MOST_RECORDS
     """records of each input that the next batch may take; fewer where the journal could not hold what they lead to, or
     where more would take too long"""
-    question: Question | None = None
+    question: BatchLookup | None = None
     """asked of the store, and left out of the last transaction for want of time"""
 
     @property
@@ -134,11 +134,11 @@ class Owned:
     def may_take(self, counts: Mapping[str, int], now: int) -> None:
         """What the next batch takes of each input; the wait for it begins with the first record it could take."""
         if not self.takeable:
-            self.takeable_since = now
+            self.batch_since = now
         self.takeable = dict(counts) if any(counts.values()) else {}
 
-    def let_go(self, taken: Mapping[str, int]) -> None:
+    def drop_committed(self, taken: Mapping[str, int]) -> None:
         """So many of each input are committed."""
         for topic, held in self.held.items():
-            held.let_go(taken[topic])
+            held.drop_committed(taken[topic])
         self.takeable = {}

@@ -6,44 +6,46 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from processor.adapters.codec import Codec
-from processor.adapters.log import At, Headers, Output
-from processor.core.stream.step import REQUESTS, DeadLetter, Made
+from processor.adapters.log import Headers, Output, TopicPartition
+from processor.core.stream.step import REQUESTS, DeadLetter, EncodedDecision
 
-from .batches import Batch
-from .topics import Topics
+from .batches import PreparedBatch
+from .topics import TopicNames
 
 MAX_DEAD_LETTER = 900_000
 """A larger record could be consumed but not produced: only its beginning is kept, with length and SHA-256."""
 MAX_KEY = 10_000
 
 
-def publish(output: Output, topics: Topics, batch: Batch, codec: Codec | None) -> None:
+def publish(output: Output, topics: TopicNames, batch: PreparedBatch, codec: Codec | None) -> None:
     """What one partition has to say: decisions, alerts and dead letters."""
     number = batch.owned.number
     output.send_all(topics.decisions, _decisions(topics, batch.outcome.decisions, codec))
     for alert in batch.outcome.alerts:
-        output.send(At(topics.alerts, -1), alert.tenant.encode(), alert.encode())
+        output.send(TopicPartition(topics.alerts, -1), alert.tenant.encode(), alert.encode())
     for letter in batch.outcome.dead_letters:
         _publish_dead_letter(output, topics, number, letter)
 
 
-def record(output: Output, topics: Topics, batch: Batch) -> None:
+def record(output: Output, topics: TopicNames, batch: PreparedBatch) -> None:
     """What one partition needs to remember and to prove: changelog and journal. Waits for the batch's hashes."""
     number = batch.owned.number
     key = str(number).encode()
     for part in batch.changelog:
-        output.send(At(topics.changelog, number), key, part.encode())
-    output.send(At(topics.journal, number), key, batch.encoded)
+        output.send(TopicPartition(topics.changelog, number), key, part.encode())
+    output.send(TopicPartition(topics.journal, number), key, batch.encoded)
 
 
-def _decisions(topics: Topics, decisions: Sequence[Made], codec: Codec | None) -> list[tuple[bytes, bytes, Headers]]:
+def _decisions(
+    topics: TopicNames, decisions: Sequence[EncodedDecision], codec: Codec | None
+) -> list[tuple[bytes, bytes, Headers]]:
     keys = {tenant: tenant.encode() for tenant in {made.tenant for made in decisions}}
     if codec is None:
         return [(keys[made.tenant], made.value, made.headers) for made in decisions]
     return [(keys[made.tenant], codec.from_json(topics.decisions, made.value), made.headers) for made in decisions]
 
 
-def _publish_dead_letter(output: Output, topics: Topics, number: int, letter: DeadLetter) -> None:
+def _publish_dead_letter(output: Output, topics: TopicNames, number: int, letter: DeadLetter) -> None:
     raw = letter.raw
     value = raw.received
     facts = {
@@ -62,4 +64,4 @@ def _publish_dead_letter(output: Output, topics: Topics, number: int, letter: De
     if sum(len(name) + len(content or b"") for name, content in theirs) > MAX_KEY:
         theirs = ()
     key = raw.key if raw.key is not None and len(raw.key) <= MAX_KEY else None
-    output.send(At(topics.dead_letters, -1), key, value, theirs + ours)
+    output.send(TopicPartition(topics.dead_letters, -1), key, value, theirs + ours)

@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from processor.adapters.log import At, Reader, Retry, Stop
-from processor.adapters.store import Applied, Store, StoreDamaged
-from processor.core.errors import ForeignRecordError, IncompatibleState
-from processor.core.stream.batch import Terms
+from processor.adapters.log import OperatorActionRequiredError, Reader, RetryableError, TopicPartition
+from processor.adapters.store import Applied, Store, StoreDamagedError
+from processor.core.errors import ForeignRecordError, IncompatibleStateError
+from processor.core.stream.batch import StreamSettings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord
-from processor.core.stream.partition import Partition, RulesFor, partition_from_fields, stored_partitions
+from processor.core.stream.partition import Partition, SettingsFor, partition_from_fields, stored_partitions
 
-from .anchor import Anchor, Anchors, Notify, Positions, foreign_record
-from .topics import Topics as Topics
+from .anchor import CommittedState, CommittedStates, GroupOffsets, Notify, foreign_record
+from .topics import TopicNames
 
 AT_ONCE = 2 << 20
 """bytes of the changelog that the store takes in one call: many, for its sake, and not so many that it blocks"""
 
 
 @dataclass(frozen=True)
-class Recovered:
+class RecoveredPartition:
     partition: Partition
     positions: dict[str, int]
     """next offset of each input"""
@@ -39,13 +39,13 @@ class Recovered:
     """the batch with which the last whole snapshot in the changelog began; 0 if none is whole yet"""
 
 
-def check_slot(partition: Partition, terms: Terms) -> None:
+def check_slot(partition: Partition, terms: StreamSettings) -> None:
     """What waits is stored by slot: under another width all of it would be due at once, or never."""
     if not partition.terms:
         return
     before = msgspec.json.decode(partition.terms, type=_Slot).slot
     if before != terms.slot:
-        raise IncompatibleState(
+        raise IncompatibleStateError(
             f"processing.slot_ms is {terms.slot} and the state of partition {partition.number} was made with {before}: "
             "all pending decisions would expire at once, or never. Set it back, or start a new lineage with "
             "`gforce reset`."
@@ -60,24 +60,24 @@ class _Slot(msgspec.Struct):
 class Recovery:
     """How partitions are recovered; one object for all of them."""
 
-    topics: Topics
-    input: Positions
+    topics: TopicNames
+    input: GroupOffsets
     reader: Reader
     store: Store
-    rules_for: RulesFor
+    settings_for: SettingsFor
     new_lineage: Callable[[], str]
     at_once: int = AT_ONCE
     notify: Notify = lambda event, details: None
 
     @property
-    def anchors(self) -> Anchors:
-        return Anchors(self.topics, self.input, self.reader, self.notify)
+    def anchors(self) -> CommittedStates:
+        return CommittedStates(self.topics, self.input, self.reader, self.notify)
 
-    def anchor(self, number: int) -> Anchor | None:
+    def anchor(self, number: int) -> CommittedState | None:
         """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
         return self.anchors.of(number)
 
-    def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> Recovered:
+    def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> RecoveredPartition:
         """Raises Retry to be tried again, Stop where a person must act. A ``damaged`` state is not believed."""
         self.store.claim(number, token)
         anchor = self.anchor(number)
@@ -92,26 +92,26 @@ class Recovery:
         fields = self._fields(number, token, committed)
         count = stored_partitions(fields)
         if count != partitions:
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"partition {number} was made with {count} partitions of {self.topics.requests} and there are now "
                 f"{partitions}: tenants would move between partitions and lose their state. Restore the count, or "
                 "start a new lineage with `gforce reset`.",
                 number,
             )
-        partition = partition_from_fields(number, partitions, committed, fields, self.rules_for)
-        return Recovered(partition, positions, replayed, self._topic_ids(), anchor.snapshot)
+        partition = partition_from_fields(number, partitions, committed, fields, self.settings_for)
+        return RecoveredPartition(partition, positions, replayed, self._topic_ids(), anchor.snapshot)
 
-    def _fresh(self, number: int, partitions: int, token: bytes) -> Recovered:
+    def _fresh(self, number: int, partitions: int, token: bytes) -> RecoveredPartition:
         """Nothing was ever committed: start at the beginning, under a new lineage."""
-        positions = {topic: self.reader.bounds(At(topic, number))[0] for topic in self.topics.inputs}
+        positions = {topic: self.reader.bounds(TopicPartition(topic, number))[0] for topic in self.topics.inputs}
         return self._begun(number, partitions, token, Identity(self.new_lineage(), 0, GENESIS), positions)
 
     def _begun(
         self, number: int, partitions: int, token: bytes, identity: Identity, positions: dict[str, int]
-    ) -> Recovered:
+    ) -> RecoveredPartition:
         """The beginning of a lineage; ``gforce reset`` commits one with where it is to start."""
         self.store.wipe(number, token)
-        return Recovered(Partition(number, partitions, identity), positions, 0, self._topic_ids(), 0)
+        return RecoveredPartition(Partition(number, partitions, identity), positions, 0, self._topic_ids(), 0)
 
     def _topic_ids(self) -> dict[str, str]:
         sources = self.topics.sources
@@ -123,20 +123,20 @@ class Recovery:
         """The stored fields of exactly this state: the store may fail over while they are read."""
         fields = dict(self.store.fields(number, token))
         if self.store.look_up(number, token, [], due=0, most=0).identity != committed:
-            raise Retry(f"the store lost state of partition {number} while it was read")
+            raise RetryableError(f"the store lost state of partition {number} while it was read")
         return fields
 
-    def _bring_to(self, number: int, token: bytes, anchor: Anchor) -> int:
+    def _bring_to(self, number: int, token: bytes, anchor: CommittedState) -> int:
         committed = anchor.identity
         try:
             stored = self.store.look_up(number, token, [], due=0, most=0).identity
-        except StoreDamaged as error:
+        except StoreDamagedError as error:
             self.notify("store damaged", {"partition": number, "why": str(error)})
             stored = None
         if stored == committed:
             return 0
         if stored is not None and stored.lineage == committed.lineage and stored.sequence > committed.sequence:
-            raise Stop(
+            raise OperatorActionRequiredError(
                 f"the store holds batch {stored.sequence} of partition {number} and Kafka committed only "
                 f"{committed.sequence}: Kafka has lost committed data (an unclean leader election?). Check the broker; "
                 "`gforce rebuild` makes the store follow Kafka.",
@@ -146,24 +146,24 @@ class Recovery:
         if behind and stored is not None:
             try:
                 return self._catch_up(number, token, stored, anchor)
-            except (NotContinuous, StoreDamaged):
+            except (ChangelogGapError, StoreDamagedError):
                 pass  # the changelog no longer reaches back, or the store is not of this history
         self.store.wipe(number, token)
         try:
             return self._catch_up(number, token, Identity(committed.lineage, 0, GENESIS), anchor)
-        except NotContinuous as gap:
+        except ChangelogGapError as gap:
             raise self.refusal(number, committed, gap) from None
 
-    def refusal(self, number: int, committed: Identity, gap: NotContinuous) -> Stop:
+    def refusal(self, number: int, committed: Identity, gap: ChangelogGapError) -> OperatorActionRequiredError:
         """What to tell a person of a changelog that does not lead to the committed state."""
-        return Stop(
+        return OperatorActionRequiredError(
             f"the changelog of partition {number} does not lead to batch {committed.sequence}: {gap}. Records of "
             f"{self.topics.changelog} were deleted or altered. Restore them from a copy; to go on without them use "
             "`gforce reset`.",
             number,
         )
 
-    def _catch_up(self, number: int, token: bytes, stored: Identity, anchor: Anchor) -> int:
+    def _catch_up(self, number: int, token: bytes, stored: Identity, anchor: CommittedState) -> int:
         """Apply the changelog from the stored state on, until it is what was committed."""
         replayed = 0
         filling = _Filling(self.store, number, token, stored, self.at_once)
@@ -171,13 +171,13 @@ class Recovery:
             for batch in self.leading(number, stored, anchor):
                 filling.add(Identity(batch.lineage, batch.sequence, batch.digest), batch.writes)
                 replayed += 1
-        except Retry:
+        except RetryableError:
             filling.flush()  # the next attempt goes on from here
             raise
         filling.flush()
         return replayed
 
-    def leading(self, number: int, stored: Identity, anchor: Anchor) -> Iterator[ChangelogRecord]:
+    def leading(self, number: int, stored: Identity, anchor: CommittedState) -> Iterator[ChangelogRecord]:
         """The batches that lead from the stored state to the committed one. Changes nothing.
 
         Each names the digest of the one before it, so a record that is not of this chain is told from one that is,
@@ -195,25 +195,25 @@ class Recovery:
                 continue
             reached = Identity(batch.lineage, batch.sequence, batch.digest)
             if reached.sequence == committed.sequence and reached != committed:
-                raise NotContinuous(f"batch {reached.sequence} is not the one that was committed")
+                raise ChangelogGapError(f"batch {reached.sequence} is not the one that was committed")
             yield batch
             if reached == committed:
                 return
         # An end of file before the committed batch means wait: the markers of one transaction land one by one.
         if beyond or self._has_ended(number, reached, committed):
-            raise NotContinuous(beyond or f"it ends at batch {reached.sequence}")
-        raise Retry(f"the changelog of partition {number} has not reached batch {committed.sequence} yet")
+            raise ChangelogGapError(beyond or f"it ends at batch {reached.sequence}")
+        raise RetryableError(f"the changelog of partition {number} has not reached batch {committed.sequence} yet")
 
     def _has_ended(self, number: int, reached: Identity, committed: Identity) -> bool:
         """Whether nothing more will come: no transaction is open, and none has ended since the changelog was read."""
-        if not self.reader.settled(At(self.topics.changelog, number)):
+        if not self.reader.settled(TopicPartition(self.topics.changelog, number)):
             return False
         more = [b for b in self._batches(number, reached) if b.lineage == committed.lineage]
         return not any(batch.sequence > reached.sequence for batch in more)
 
     def _batches(self, number: int, stored: Identity) -> Iterator[ChangelogRecord]:
         """Whole batches of the changelog, from somewhere before the one that is needed next."""
-        at = At(self.topics.changelog, number)
+        at = TopicPartition(self.topics.changelog, number)
         parts: list[ChangelogRecord] = []
         for _, piece in self._pieces(at, self._start_of(at, stored)):
             if piece.part == 0:
@@ -231,7 +231,7 @@ class Recovery:
                     b"".join(p.writes for p in parts),
                 )
 
-    def _start_of(self, at: At, stored: Identity) -> int:
+    def _start_of(self, at: TopicPartition, stored: Identity) -> int:
         """An offset at or before the batch after ``stored``: sequences grow with offsets, so bisect."""
         low, high = self.reader.bounds(at)
         if stored.sequence == 0:
@@ -245,10 +245,10 @@ class Recovery:
                 high = middle
         return low
 
-    def _first_piece(self, at: At, start: int, stop: int) -> ChangelogRecord | None:
+    def _first_piece(self, at: TopicPartition, start: int, stop: int) -> ChangelogRecord | None:
         return next((piece for _, piece in self._pieces(at, start, min(start + 16, stop))), None)
 
-    def _pieces(self, at: At, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
+    def _pieces(self, at: TopicPartition, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
         """Records of the changelog with their offsets; those that are not ours are skipped and told of."""
         for record in self.reader.read(at, start, stop):
             try:
@@ -286,14 +286,14 @@ class _Filling:
             return
         writes, before = b"".join(self._writes), self.stored.sequence
         if self.store.fill(self.number, self.token, self.reached, before, writes) is Applied.GAP:
-            raise Retry(f"the store lost state of partition {self.number} during its recovery")
+            raise RetryableError(f"the store lost state of partition {self.number} during its recovery")
         self.stored, self._writes, self._size = self.reached, [], 0
 
 
-def _may_be_whole(sequence: int, anchor: Anchor) -> bool:
+def _may_be_whole(sequence: int, anchor: CommittedState) -> bool:
     """Whether a snapshot that starts with this batch leads to a whole state."""
     return anchor.snapshot == SNAPSHOT_UNKNOWN or sequence <= anchor.snapshot
 
 
-class NotContinuous(Exception):
+class ChangelogGapError(Exception):
     """The changelog does not lead from the stored state to the committed one."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from processor.adapters.store import Page
+from processor.adapters.store import SnapshotPage
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN
 
 
 @dataclass
-class Snapshot:
+class SnapshotProgress:
     """One that is under way."""
 
     cursor: bytes = b""
@@ -22,7 +22,7 @@ class Snapshot:
 
 
 @dataclass
-class Snapshots:
+class SnapshotSchedule:
     """When to take one, and how far it is."""
 
     written: int = 0
@@ -31,14 +31,14 @@ class Snapshots:
     """how large that was"""
     whole: int = SNAPSHOT_UNKNOWN
     """the batch with which the last whole one began; 0 if there is none"""
-    current: Snapshot | None = None
+    current: SnapshotProgress | None = None
 
     def cursor(self, least: int) -> bytes | None:
         """Where the next slice begins. One is due when more than ``least``, and more than the state, was written."""
         if self.current is None:
             if self.written <= max(least, self.size):
                 return None
-            self.current = Snapshot()
+            self.current = SnapshotProgress()
         return self.current.cursor
 
     @property
@@ -46,13 +46,15 @@ class Snapshots:
         """Whether the next slice is the first."""
         return self.current is not None and self.current.cursor == b""
 
-    def whole_after(self, page: Page | None, sequence: int) -> int:
+    def whole_after(self, page: SnapshotPage | None, sequence: int) -> int:
         """What ``whole`` is after the batch of this sequence, which holds this slice."""
         if page is None or page.cursor != b"" or self.current is None:
             return self.whole
         return sequence if self.begins else self.current.sequence
 
-    def advance(self, page: Page | None, sequence: int, written: int, first: int | None) -> Snapshot | None:
+    def advance(
+        self, page: SnapshotPage | None, sequence: int, written: int, first: int | None
+    ) -> SnapshotProgress | None:
         """A batch is committed, with this slice, so many bytes, and at this offset of the changelog if that is known.
 
         Returns the snapshot if it is whole now.

@@ -8,7 +8,7 @@ from processor.core.stream.batch import FEEDBACK, REQUESTS
 
 
 @dataclass(frozen=True)
-class Topics:
+class TopicNames:
     """Full topic names."""
 
     requests: str

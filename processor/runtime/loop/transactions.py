@@ -8,14 +8,24 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from processor.adapters.codec import Codec
-from processor.adapters.log import At, Committed, Fenced, LogError, Output, RecordRefused, Retry, Rewind, Unknown
+from processor.adapters.log import (
+    Committed,
+    CommitUnknownError,
+    FencedError,
+    LogError,
+    Output,
+    RecordRefusedError,
+    RetryableError,
+    TopicPartition,
+    TransactionAbortedError,
+)
 
-from .batches import Batch
+from .batches import PreparedBatch
 from .publish import publish, record
-from .topics import Topics
+from .topics import TopicNames
 
 
-class Fate(Enum):
+class TransactionFate(Enum):
     """How a transaction ended, and what the batches in it need."""
 
     COMMITTED = auto()
@@ -31,43 +41,49 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True)
-class Ended:
-    fate: Fate
-    batches: list[Batch]
+class TransactionResult:
+    fate: TransactionFate
+    batches: list[PreparedBatch]
     why: str = ""
 
 
 class Transactions:
     """Has a producer, makes another when that is of no use any more, and sends transactions with it.
 
-    ``totals`` counts how they ended. ``retry_after`` is in milliseconds, as ``tick`` is.
+    ``totals`` counts how they ended. ``retry_after`` is in milliseconds, as ``monotonic_ms`` is.
     """
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicNames,
         make_output: Callable[[], Output],
         codec: Codec | None,
-        tick: Callable[[], int],
+        monotonic_ms: Callable[[], int],
         retry_after: int,
         totals: Counter[str],
     ) -> None:
-        self.topics, self.codec, self.tick, self.retry_after, self.totals = topics, codec, tick, retry_after, totals
+        self.topics, self.codec, self.monotonic_ms, self.retry_after, self.totals = (
+            topics,
+            codec,
+            monotonic_ms,
+            retry_after,
+            totals,
+        )
         self.output: Output | None = None
-        self.written: dict[At, int] = {}
+        self.written: dict[TopicPartition, int] = {}
         """the offsets of the last records of the last transaction"""
         self._make_output = make_output
         self._open_at = 0
 
     def open(self) -> bool:
         """Have a producer. A new one settles what its predecessor under the same name left open."""
-        if self.output is None and self.tick() >= self._open_at:
+        if self.output is None and self.monotonic_ms() >= self._open_at:
             output = self._make_output()
             try:
                 output.open()
-            except (Retry, Fenced):
+            except (RetryableError, FencedError):
                 output.close()
-                self._open_at = self.tick() + self.retry_after
+                self._open_at = self.monotonic_ms() + self.retry_after
             else:
                 self.output = output
         return self.output is not None
@@ -77,9 +93,9 @@ class Transactions:
             self.output.close()
         self.output = None
 
-    def send(self, batches: Iterable[Batch]) -> Ended:
+    def send(self, batches: Iterable[PreparedBatch]) -> TransactionResult:
         """Send all of these in one transaction, each while the next one is worked out; none at all opens none."""
-        output, sent = self.output, list[Batch]()
+        output, sent = self.output, list[PreparedBatch]()
         assert output is not None
         try:
             for batch in batches:
@@ -94,35 +110,35 @@ class Transactions:
                 self._send_offsets(output, sent)
                 self.written = output.commit()
                 self.totals["transactions"] += 1
-            return Ended(Fate.COMMITTED, sent)
-        except Unknown as error:
+            return TransactionResult(TransactionFate.COMMITTED, sent)
+        except CommitUnknownError as error:
             self.totals["commits_unknown"] += 1
             self.close()
-            return Ended(Fate.UNKNOWN, sent, str(error))
-        except Fenced as error:
+            return TransactionResult(TransactionFate.UNKNOWN, sent, str(error))
+        except FencedError as error:
             self.totals["fenced_by_kafka"] += 1
             self.close()
-            return Ended(Fate.FENCED, sent, str(error))
-        except (Rewind, Retry) as error:
+            return TransactionResult(TransactionFate.FENCED, sent, str(error))
+        except (TransactionAbortedError, RetryableError) as error:
             self.totals["transactions_aborted"] += 1
             self._abort(output)
-            return Ended(Fate.ABORTED, sent, str(error))
-        except RecordRefused as error:
+            return TransactionResult(TransactionFate.ABORTED, sent, str(error))
+        except RecordRefusedError as error:
             self.totals["transactions_aborted"] += 1
             self.close()
-            return Ended(Fate.REFUSED, sent, str(error))
+            return TransactionResult(TransactionFate.REFUSED, sent, str(error))
 
-    def _send_offsets(self, output: Output, batches: Sequence[Batch]) -> None:
+    def _send_offsets(self, output: Output, batches: Sequence[PreparedBatch]) -> None:
         """As the member that read the batches: the broker checks the generation, not who owns what."""
         positions = {}
         for batch in batches:
             for topic, offset in batch.positions.items():
-                positions[At(topic, batch.owned.number)] = Committed(offset, batch.identity.text())
+                positions[TopicPartition(topic, batch.owned.number)] = Committed(offset, batch.identity.text())
         output.send_offsets(positions, batches[0].owned.membership)
 
     def _abort(self, output: Output) -> None:
         try:
             output.abort()
         except LogError as error:
-            self.totals["fenced_by_kafka"] += isinstance(error, Fenced)
+            self.totals["fenced_by_kafka"] += isinstance(error, FencedError)
             self.close()

@@ -23,7 +23,7 @@ class Acknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: Annotated[int, Meta(ge=1)]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AcknowledgementAnswer(msgspec.Struct, frozen=True):
     """What comes back."""
 
     tenant: str
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
     text: str
 
 
-def judged(wanted: Acknowledgement, tenant: Tenant | None) -> tuple[Answer, int]:
+def judged(wanted: Acknowledgement, tenant: Tenant | None) -> tuple[AcknowledgementAnswer, int]:
     """What a processor says to this, and the status of the answer."""
     if tenant is None:
         return _no(wanted, f'this processor does not have tenant "{wanted.tenant}": ask the one that does'), 404
@@ -45,14 +45,14 @@ def judged(wanted: Acknowledgement, tenant: Tenant | None) -> tuple[Answer, int]
     if found.kind != "tolerance":
         return _no(wanted, f"alert {wanted.number} is of kind {found.kind}, which clears by itself"), 409
     text = f'alert {wanted.number} of tenant "{wanted.tenant}" is acknowledged: its test begins anew'
-    return Answer(wanted.tenant, wanted.number, True, text), 202
+    return AcknowledgementAnswer(wanted.tenant, wanted.number, True, text), 202
 
 
-def _no(wanted: Acknowledgement, text: str) -> Answer:
-    return Answer(wanted.tenant, wanted.number, False, text)
+def _no(wanted: Acknowledgement, text: str) -> AcknowledgementAnswer:
+    return AcknowledgementAnswer(wanted.tenant, wanted.number, False, text)
 
 
-def acknowledged(url: str, tenant: str, number: int, token: Secret | None = None) -> Answer:
+def acknowledged(url: str, tenant: str, number: int, token: Secret | None = None) -> AcknowledgementAnswer:
     """Ask a running processor."""
     base = url.rstrip("/")
     body = msgspec.json.encode(Acknowledgement(tenant, number))
@@ -60,7 +60,7 @@ def acknowledged(url: str, tenant: str, number: int, token: Secret | None = None
     if status in (401, 403):
         raise GForceError(f"{base} refuses: {status} {said(content)}. Set http.token")
     try:
-        return msgspec.json.decode(content, type=Answer)
+        return msgspec.json.decode(content, type=AcknowledgementAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise GForceError(
             f"{base} is no processor: {ACKNOWLEDGE} answered {status}. Give its address with --url"

@@ -77,13 +77,13 @@ def state(
     """
     from . import output
     from .group import opened
-    from .tenant_state import NoSuchTenant, tenant_state
+    from .tenant_state import NoSuchTenantError, tenant_state
 
     settings, _ = loaded(config)
     with opened(settings) as place:
         try:
             found = tenant_state(place, tenant)
-        except NoSuchTenant as missing:
+        except NoSuchTenantError as missing:
             typer.echo(f"{missing}", err=True)
             raise typer.Exit(1) from None
     output.document(found) if as_json else output.tenant(found)

@@ -33,9 +33,9 @@ Since = Annotated[str | None, typer.Option(help='Only of the last "2h", "7d", â€
 
 
 def _time(since: str | None) -> int | None:
-    from processor.runtime.assembly import wall
+    from processor.runtime.assembly import wall_ms
 
-    return None if since is None else wall() - milliseconds(since)
+    return None if since is None else wall_ms() - milliseconds(since)
 
 
 @app.command("list", epilog=CODES)

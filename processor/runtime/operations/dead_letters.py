@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from processor.adapters.kafka.sender import KafkaSender
 from processor.adapters.kafka.settings import Properties
 from processor.adapters.log import Reader, Record
-from processor.core.errors import InvalidInput
+from processor.core.errors import InvalidInputError
 
 from .group import positions_of
 
@@ -87,7 +87,7 @@ def parsed_place(text: str) -> tuple[int, int]:
     """
     partition, colon, offset = text.partition(":")
     if not (colon and partition.isdigit() and offset.isdigit()):
-        raise InvalidInput(f'"{text}" is not the place of a dead letter: write partition:offset, as in 3:17')
+        raise InvalidInputError(f'"{text}" is not the place of a dead letter: write partition:offset, as in 3:17')
     return int(partition), int(offset)
 
 

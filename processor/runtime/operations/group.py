@@ -11,16 +11,24 @@ from typing import Literal
 
 from processor.adapters.kafka.group import KafkaGroup
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import At, Committed, LogError, Reader, Retry, Stop
+from processor.adapters.log import (
+    Committed,
+    LogError,
+    OperatorActionRequiredError,
+    Reader,
+    RetryableError,
+    TopicPartition,
+)
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import StoreError, StoreFenced
+from processor.adapters.store import StoreError, StoreFencedError
 from processor.core.errors import GForceError
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import HEAD, stored_partitions
-from processor.runtime.assembly import client_properties, rules_of, store_of, topics_of
+from processor.runtime.assembly import client_properties, store_of, tenant_settings_of, topics_of
 from processor.runtime.config import Config
-from processor.runtime.loop.recovery import Recovered, Recovery, Topics
+from processor.runtime.loop.recovery import RecoveredPartition, Recovery
+from processor.runtime.loop.topics import TopicNames
 
 Start = Literal["earliest", "latest", "committed"]
 Action = Literal["load", "catch up", "restore", "start", "refuse"]
@@ -32,21 +40,23 @@ class Place:
     """Everything an operator's command works on."""
 
     config: Config
-    topics: Topics
+    topics: TopicNames
     reader: KafkaReader
     group: KafkaGroup
     store: RedisStore
 
     @property
     def recovery(self) -> Recovery:
-        rules = rules_of(self.config)
+        rules = tenant_settings_of(self.config)
         return Recovery(self.topics, self.group, self.reader, self.store, rules, lambda: secrets.token_hex(8))
 
     def partitions(self) -> int:
         """How many partitions the requests have."""
         count = self.reader.partitions(self.topics.requests)
         if count is None:
-            raise Stop(f"there is no topic {self.topics.requests}: create the topics with `gforce topics create`")
+            raise OperatorActionRequiredError(
+                f"there is no topic {self.topics.requests}: create the topics with `gforce topics create`"
+            )
         return count
 
 
@@ -122,7 +132,7 @@ def foresee(place: Place, number: int, partitions: int) -> Forecast:
         detail = f"made with {stored_partitions(fields)} partitions, now {partitions}: restore the count or reset"
         return Forecast(number, told.committed, stored, "refuse", detail)
     if told.action in ("catch up", "restore"):
-        at = At(place.topics.changelog, number)
+        at = TopicPartition(place.topics.changelog, number)
         if next(iter(place.reader.read(at, place.reader.bounds(at)[0])), None) is None:
             return Forecast(number, told.committed, stored, "refuse", f"{place.topics.changelog} is empty")
     return told
@@ -150,16 +160,18 @@ def plan_reset(place: Place, start: Start) -> list[Reset]:
     counts = {topic: place.reader.partitions(topic) for topic in place.topics.inputs}
     partitions = place.partitions()
     if set(counts.values()) != {partitions}:
-        raise Stop(f"the inputs have different partition counts ({counts}): see `gforce topics check`")
-    places = [At(topic, number) for topic in place.topics.inputs for number in range(partitions)]
+        raise OperatorActionRequiredError(
+            f"the inputs have different partition counts ({counts}): see `gforce topics check`"
+        )
+    places = [TopicPartition(topic, number) for topic in place.topics.inputs for number in range(partitions)]
     committed = place.group.committed(places)
     return [_plan_one(place, number, start, committed) for number in range(partitions)]
 
 
-def _plan_one(place: Place, number: int, start: Start, committed: dict[At, Committed | None]) -> Reset:
+def _plan_one(place: Place, number: int, start: Start, committed: dict[TopicPartition, Committed | None]) -> Reset:
     was, positions = None, {}
     for topic in place.topics.inputs:
-        at = At(topic, number)
+        at = TopicPartition(topic, number)
         now = committed[at]
         was = was or (Identity.parse(now.metadata) if now else None)
         positions[topic] = beginning(start, now.offset if now else None, place.reader.bounds(at))
@@ -185,7 +197,7 @@ def reset(place: Place, plans: list[Reset]) -> None:
     lineages and are skipped.
     """
     positions = {
-        At(topic, plan.partition): Committed(offset, plan.identity.text())
+        TopicPartition(topic, plan.partition): Committed(offset, plan.identity.text())
         for plan in plans
         for topic, offset in plan.positions.items()
     }
@@ -211,14 +223,14 @@ def rebuild(place: Place, number: int, partitions: int) -> Rebuilt:
     """Forget what the store holds of a partition and fill it again from the changelog."""
     try:
         recovered = _rebuilt(place, number, partitions)
-    except StoreFenced:
+    except StoreFencedError:
         return Rebuilt(number, 0, 0, "a running processor has taken it back and restores it itself")
     except LogError as error:
         return Rebuilt(number, 0, 0, str(error))
     return Rebuilt(number, recovered.partition.identity.sequence, recovered.replayed)
 
 
-def _rebuilt(place: Place, number: int, partitions: int) -> Recovered:
+def _rebuilt(place: Place, number: int, partitions: int) -> RecoveredPartition:
     """Into memory first: what the changelog cannot restore must not be wiped."""
     token = secrets.token_bytes(16)
     _insisted(replace(place.recovery, store=MemoryStore()), number, partitions, token)
@@ -227,19 +239,19 @@ def _rebuilt(place: Place, number: int, partitions: int) -> Recovered:
     return _insisted(place.recovery, number, partitions, token)
 
 
-def _insisted(recovery: Recovery, number: int, partitions: int, token: bytes) -> Recovered:
+def _insisted(recovery: Recovery, number: int, partitions: int, token: bytes) -> RecoveredPartition:
     """Markers of a transaction land one by one, so what is committed may not be readable at once."""
     for _ in range(ATTEMPTS - 1):
         try:
             return recovery.recover(number, partitions, token)
-        except Retry:
+        except RetryableError:
             time.sleep(0.5)
     return recovery.recover(number, partitions, token)
 
 
-def positions_of(reader: Reader, topic: str) -> dict[At, tuple[int, int]]:
+def positions_of(reader: Reader, topic: str) -> dict[TopicPartition, tuple[int, int]]:
     """The bounds of every partition of a topic."""
     count = reader.partitions(topic)
     if count is None:
-        raise Stop(f"there is no topic {topic}: create the topics with `gforce topics create`")
-    return {At(topic, number): reader.bounds(At(topic, number)) for number in range(count)}
+        raise OperatorActionRequiredError(f"there is no topic {topic}: create the topics with `gforce topics create`")
+    return {TopicPartition(topic, number): reader.bounds(TopicPartition(topic, number)) for number in range(count)}

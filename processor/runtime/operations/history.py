@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from processor.adapters.log import LogError, Retry
+from processor.adapters.log import LogError, RetryableError
 from processor.core.errors import GForceError
 from processor.core.stream.identity import GENESIS, Identity
-from processor.runtime.loop.recovery import NotContinuous, Recovery
+from processor.runtime.loop.recovery import ChangelogGapError, Recovery
 
-from .topic_plans import Finding
+from .topic_plans import CheckResult
 
 
-def examine(recovery: Recovery, partitions: int) -> list[Finding]:
+def examine(recovery: Recovery, partitions: int) -> list[CheckResult]:
     """What a restore of each partition from Kafka alone would meet."""
     found = [finding for number in range(partitions) for finding in of_partition(recovery, number)]
-    agreed = Finding("ok", "history", f"offsets, journal and changelog of {partitions} partitions agree")
+    agreed = CheckResult("ok", "history", f"offsets, journal and changelog of {partitions} partitions agree")
     return found if any(finding.level == "problem" for finding in found) else [agreed, *found]
 
 
-def of_partition(recovery: Recovery, number: int) -> Iterator[Finding]:
+def of_partition(recovery: Recovery, number: int) -> Iterator[CheckResult]:
     """Problems: a restore would be refused. Warnings: records that are not ours, which it skips."""
     foreign: dict[tuple[str, int], str] = {}
     lost: list[str] = []
@@ -34,15 +34,15 @@ def of_partition(recovery: Recovery, number: int) -> Iterator[Finding]:
     what = f"partition {number}"
     try:
         _restore(replace(recovery, notify=notify), number)
-    except Retry as error:
-        yield Finding("warning", what, str(error), "look again in some seconds")
+    except RetryableError as error:
+        yield CheckResult("warning", what, str(error), "look again in some seconds")
     except (LogError, GForceError) as error:
-        yield Finding("problem", what, str(error))
+        yield CheckResult("problem", what, str(error))
     for text in lost:
-        yield Finding("warning", what, text, "Kafka has lost offsets: a start goes on from the journal")
+        yield CheckResult("warning", what, text, "Kafka has lost offsets: a start goes on from the journal")
     for (topic, offset), why in foreign.items():
         remedy = "it is skipped; find out who writes to this topic"
-        yield Finding("warning", what, f"{topic} [{number}] at {offset}: {why}", remedy)
+        yield CheckResult("warning", what, f"{topic} [{number}] at {offset}: {why}", remedy)
 
 
 def _restore(recovery: Recovery, number: int) -> None:
@@ -53,5 +53,5 @@ def _restore(recovery: Recovery, number: int) -> None:
     try:
         for _ in recovery.leading(number, Identity(anchor.identity.lineage, 0, GENESIS), anchor):
             pass
-    except NotContinuous as gap:
+    except ChangelogGapError as gap:
         raise recovery.refusal(number, anchor.identity, gap) from None

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from processor.runtime import config as configuration
-from processor.runtime.config import Config, ConfigErrors
+from processor.runtime.config import Config, ConfigError
 from processor.runtime.config.tenants import NO_SEED
 from processor.runtime.config.values import Duration
 
@@ -29,7 +29,7 @@ def loaded(path: Path | None) -> tuple[Config, str | None]:
     environment = dict(os.environ)
     try:
         return configuration.load(path, environment), None
-    except ConfigErrors as wrong:
+    except ConfigError as wrong:
         if not all(NO_SEED in problem for problem in wrong.problems):
             raise
         environment["GFORCE_PROCESSING__SEED"] = secrets.token_hex(32)

@@ -20,7 +20,7 @@ from processor.terminal import terminal, with_whole_words
 from .dead_letters import Letter, Summary
 from .group import Forecast, Rebuilt, Reset
 from .tenant_state import TenantState
-from .topic_plans import Finding
+from .topic_plans import CheckResult
 
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "refuse": "red", "load": "green"}
 
@@ -49,7 +49,7 @@ def _coloured(word: str) -> str:
     return f"[{COLOURS[word]}]{word}[/]" if word in COLOURS else word
 
 
-def findings(title: str, found: Sequence[Finding]) -> None:
+def findings(title: str, found: Sequence[CheckResult]) -> None:
     rows = [(_coloured(one.level), *map(escape, (one.what, one.found, one.remedy))) for one in found]
     table(title, ("", "what", "found", "remedy"), rows)
     problems = sum(one.level == "problem" for one in found)

@@ -13,14 +13,14 @@ from .asking import ask, said
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResumeAnswer:
     partition: int
     owned: bool
     state: str
     text: str
 
 
-def resumed(url: str, partition: int, token: Secret | None = None) -> Answer:
+def resumed(url: str, partition: int, token: Secret | None = None) -> ResumeAnswer:
     """Look whether the process has the partition and whether it is stopped; if so, ask."""
     base = url.rstrip("/")
     status, body = ask(f"{base}/readyz", "GET", token)
@@ -31,10 +31,10 @@ def resumed(url: str, partition: int, token: Secret | None = None) -> Answer:
     state = states.get(str(partition))
     if state is None:
         owns = ", ".join(sorted(states, key=int)) or "none"
-        return Answer(partition, False, "", f"{base} does not own partition {partition}; it owns {owns}")
+        return ResumeAnswer(partition, False, "", f"{base} does not own partition {partition}; it owns {owns}")
     if state not in ("broken", "quarantined"):
-        return Answer(partition, True, state, f"partition {partition} is {state}: there is nothing to resume")
+        return ResumeAnswer(partition, True, state, f"partition {partition} is {state}: there is nothing to resume")
     status, body = ask(f"{base}/partitions/{partition}/resume", "POST", token)
     if status != 202:
         raise GForceError(f"{base} refuses to resume partition {partition}: {status} {said(body)}")
-    return Answer(partition, True, state, f"partition {partition} was stopped and has been asked to go on")
+    return ResumeAnswer(partition, True, state, f"partition {partition} was stopped and has been asked to go on")

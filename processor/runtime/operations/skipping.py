@@ -33,7 +33,7 @@ class Skipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SkipAnswer(msgspec.Struct, frozen=True):
     """What comes back."""
 
     partition: int
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True):
     text: str
 
 
-def refused(number: int, wanted: Skipping, partition: PartitionStatus | None) -> tuple[Answer, int] | None:
+def refused(number: int, wanted: Skipping, partition: PartitionStatus | None) -> tuple[SkipAnswer, int] | None:
     """Why the offset cannot be skipped, and the status of the answer; None if it is the one that cannot be read."""
     if partition is None:
         return _no(number, wanted, f"this processor does not own partition {number}: ask the one that does"), 404
@@ -64,7 +64,7 @@ def refused(number: int, wanted: Skipping, partition: PartitionStatus | None) ->
     return _no(number, wanted, f"{text}: there is nothing to skip"), 409
 
 
-def judged(number: int, wanted: Skipping, batch: tuple[int, int] | None) -> tuple[Answer, int]:
+def judged(number: int, wanted: Skipping, batch: tuple[int, int] | None) -> tuple[SkipAnswer, int]:
     """What is to be skipped, where ``batch`` cannot be read: its first offset, and the next after it."""
     if batch is None:
         text = f"offset {wanted.offset} of {wanted.topic} [{number}] can be read now"
@@ -77,16 +77,16 @@ def judged(number: int, wanted: Skipping, batch: tuple[int, int] | None) -> tupl
     what = f"{offsets} of {wanted.topic} [{number}]"
     if wanted.dry_run:
         text = f"{what} would be skipped: nobody will ever decide or count what is there"
-        return Answer(number, wanted.topic, wanted.offset, to, False, text), 200
+        return SkipAnswer(number, wanted.topic, wanted.offset, to, False, text), 200
     text = f"{what} are skipped with the next batch, and reading goes on at offset {to}"
-    return Answer(number, wanted.topic, wanted.offset, to, True, text), 202
+    return SkipAnswer(number, wanted.topic, wanted.offset, to, True, text), 202
 
 
-def _no(number: int, wanted: Skipping, text: str) -> Answer:
-    return Answer(number, wanted.topic, wanted.offset, 0, False, text)
+def _no(number: int, wanted: Skipping, text: str) -> SkipAnswer:
+    return SkipAnswer(number, wanted.topic, wanted.offset, 0, False, text)
 
 
-def skipped(url: str, partition: int, wanted: Skipping, token: Secret | None = None) -> Answer:
+def skipped(url: str, partition: int, wanted: Skipping, token: Secret | None = None) -> SkipAnswer:
     """Ask a running processor."""
     base = url.rstrip("/")
     url = f"{base}/partitions/{partition}/skip"
@@ -94,7 +94,7 @@ def skipped(url: str, partition: int, wanted: Skipping, token: Secret | None = N
     if status in (401, 403):
         raise GForceError(f"{base} refuses: {status} {said(content)}. Set http.token")
     try:
-        return msgspec.json.decode(content, type=Answer)
+        return msgspec.json.decode(content, type=SkipAnswer)
     except msgspec.MsgspecError:
         raise GForceError(
             f"{base} is no processor of this version: it answered {status}. Give its address with --url"

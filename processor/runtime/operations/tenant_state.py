@@ -9,15 +9,15 @@ import msgspec
 from processor.core.errors import GForceError
 from processor.core.figures.metrics import Fairness, fairness
 from processor.core.stream.identity import Identity
-from processor.core.stream.partition import HEAD, RulesFor
+from processor.core.stream.partition import HEAD, SettingsFor
 from processor.core.stream.partitioning import partition_of
 from processor.core.stream.tenant import Tenant
-from processor.runtime.assembly import rules_of
+from processor.runtime.assembly import tenant_settings_of
 
 from .group import Place
 
 
-class NoSuchTenant(GForceError, LookupError):
+class NoSuchTenantError(GForceError, LookupError):
     """The store has nothing of this tenant."""
 
 
@@ -46,13 +46,13 @@ def tenant_state(place: Place, name: str) -> TenantState:
     number = partition_of(name.encode(), partitions)
     tenant = _number_of(place, number, name)
     if tenant is None:
-        raise NoSuchTenant(
+        raise NoSuchTenantError(
             f'the store has nothing of tenant "{name}", which would be on partition {number} of {partitions}: '
             "it has had no request yet, or the store is behind (see `gforce doctor`)"
         )
     head = tenant.to_bytes(2, "big")
     identity, fields = place.store.peek(number, [HEAD, b"t" + head, b"c" + head])
-    return read(name, number, identity, tenant, fields, rules_of(place.config))
+    return read(name, number, identity, tenant, fields, tenant_settings_of(place.config))
 
 
 def _number_of(place: Place, partition: int, name: str) -> int | None:
@@ -64,11 +64,16 @@ def _number_of(place: Place, partition: int, name: str) -> int | None:
 
 
 def read(
-    name: str, number: int, identity: Identity | None, tenant: int, fields: dict[bytes, bytes], rules_for: RulesFor
+    name: str,
+    number: int,
+    identity: Identity | None,
+    tenant: int,
+    fields: dict[bytes, bytes],
+    settings_for: SettingsFor,
 ) -> TenantState:
     """From the stored fields to figures over the lifetime."""
     _, partitions, clock, pending, parked, *_ = msgspec.msgpack.decode(fields[HEAD])
-    found = Tenant.from_fields(tenant, fields, rules_for)
+    found = Tenant.from_fields(tenant, fields, settings_for)
     axes, counters, hidden = found.learner.state.axes, found.learner.state.lifetime, found.learner.hidden
     return TenantState(
         name=name,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from processor.adapters.kafka.admin import Topic
-from processor.adapters.log import At, Reader
+from processor.adapters.log import Reader, TopicPartition
 from processor.core.stream.partitioning import partition_of
-from processor.runtime.loop.recovery import Topics
+from processor.runtime.loop.topics import TopicNames
 
 FOR_EVER = -1
 MAX_MESSAGE = 2 << 20
@@ -24,7 +24,7 @@ Level = Literal["ok", "warning", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at. Only a problem makes the exit code 1."""
 
     level: Level
@@ -33,7 +33,7 @@ class Finding:
     remedy: str = ""
 
 
-def wanted(topics: Topics, partitions: int, replication: int, retention: int) -> list[Topic]:
+def wanted(topics: TopicNames, partitions: int, replication: int, retention: int) -> list[Topic]:
     """All topics as they should be made. ``retention`` in milliseconds, for inputs and results; −1 is for ever.
 
     >>> names = Topics("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
@@ -53,7 +53,7 @@ def wanted(topics: Topics, partitions: int, replication: int, retention: int) ->
     return [Topic(name, partitions, plans[name], replication) for name in plans]
 
 
-def _every(topics: Topics) -> list[str]:
+def _every(topics: TopicNames) -> list[str]:
     return [
         topics.requests,
         topics.feedback,
@@ -65,11 +65,11 @@ def _every(topics: Topics) -> list[str]:
     ]
 
 
-def examined(topics: Topics, found: Mapping[str, Topic | None]) -> Iterator[Finding]:
+def examined(topics: TopicNames, found: Mapping[str, Topic | None]) -> Iterator[CheckResult]:
     """What is wrong with the topics as they are."""
     for name in _every(topics):
         if found[name] is None:
-            yield Finding("problem", name, "does not exist", "gforce topics create")
+            yield CheckResult("problem", name, "does not exist", "gforce topics create")
     there = {name: topic for name, topic in found.items() if topic is not None}
     yield from _counts(topics, there)
     for name in _every(topics):
@@ -77,70 +77,74 @@ def examined(topics: Topics, found: Mapping[str, Topic | None]) -> Iterator[Find
             yield from _examined_one(topics, there[name])
 
 
-def _counts(topics: Topics, there: Mapping[str, Topic]) -> Iterator[Finding]:
+def _counts(topics: TopicNames, there: Mapping[str, Topic]) -> Iterator[CheckResult]:
     tied = [name for name in (*topics.inputs, topics.journal, topics.changelog) if name in there]
     counts = {name: there[name].partitions for name in tied}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{name} {count}" for name, count in counts.items())
         remedy = "give them equal counts; a topic with records cannot change its count: make it anew"
-        yield Finding("problem", "partition counts", shown, remedy)
+        yield CheckResult("problem", "partition counts", shown, remedy)
     elif counts:
-        yield Finding("ok", "partition counts", f"{next(iter(counts.values()))} on each of {', '.join(tied)}")
+        yield CheckResult("ok", "partition counts", f"{next(iter(counts.values()))} on each of {', '.join(tied)}")
 
 
-def _examined_one(topics: Topics, topic: Topic) -> Iterator[Finding]:
+def _examined_one(topics: TopicNames, topic: Topic) -> Iterator[CheckResult]:
     findings = [*_cleanup(topic), *_retention(topics, topic), *_size(topic), *_replicas(topic)]
-    yield from findings or [Finding("ok", topic.name, f"{topic.partitions} partitions, {topic.replication} replicas")]
+    yield from findings or [
+        CheckResult("ok", topic.name, f"{topic.partitions} partitions, {topic.replication} replicas")
+    ]
 
 
-def _cleanup(topic: Topic) -> Iterator[Finding]:
+def _cleanup(topic: Topic) -> Iterator[CheckResult]:
     policy = topic.configs.get("cleanup.policy", "delete")
     if policy != "delete":
         why = "compaction would keep only the last record of each tenant"
-        yield Finding("problem", topic.name, f"cleanup.policy={policy}: {why}", "set cleanup.policy=delete")
+        yield CheckResult("problem", topic.name, f"cleanup.policy={policy}: {why}", "set cleanup.policy=delete")
 
 
-def _retention(topics: Topics, topic: Topic) -> Iterator[Finding]:
+def _retention(topics: TopicNames, topic: Topic) -> Iterator[CheckResult]:
     kept = int(topic.configs.get("retention.ms", 7 * DAY))
     size = int(topic.configs.get("retention.bytes", -1))
     if topic.name in (topics.journal, topics.changelog):
         if (kept, size) != (FOR_EVER, -1):
             why = "an audit needs all of it" if topic.name == topics.journal else "the processor trims it itself"
             remedy = "set retention.ms=-1 and retention.bytes=-1"
-            yield Finding("problem", topic.name, f"retention.ms={kept}, retention.bytes={size}: {why}", remedy)
+            yield CheckResult("problem", topic.name, f"retention.ms={kept}, retention.bytes={size}: {why}", remedy)
     elif topic.name in topics.inputs and (kept != FOR_EVER or size != -1):
         level: Level = "problem" if 0 <= kept < LEAST_INPUT_RETENTION else "warning"
         limit = f"{kept / DAY:g} days" if kept != FOR_EVER else f"{size} bytes per partition"
         why = "a processor that is down for longer loses records, and no audit reaches further back"
-        yield Finding(level, topic.name, f"kept for {limit}: {why}", "set retention.ms=-1, or record the inputs")
+        yield CheckResult(level, topic.name, f"kept for {limit}: {why}", "set retention.ms=-1, or record the inputs")
 
 
-def _size(topic: Topic) -> Iterator[Finding]:
+def _size(topic: Topic) -> Iterator[CheckResult]:
     size = int(topic.configs.get("max.message.bytes", LEAST_MESSAGE))
     if size < LEAST_MESSAGE:
-        yield Finding("problem", topic.name, f"max.message.bytes={size}", f"set max.message.bytes={MAX_MESSAGE}")
+        yield CheckResult("problem", topic.name, f"max.message.bytes={size}", f"set max.message.bytes={MAX_MESSAGE}")
 
 
-def _replicas(topic: Topic) -> Iterator[Finding]:
+def _replicas(topic: Topic) -> Iterator[CheckResult]:
     least, replicas = int(topic.configs.get("min.insync.replicas", 1)), topic.replication
     if topic.configs.get("unclean.leader.election.enable") == "true":
         why = "a broker that lags may become leader and drop what was committed"
         remedy = "set unclean.leader.election.enable=false"
-        yield Finding("problem", topic.name, f"unclean.leader.election.enable=true: {why}", remedy)
+        yield CheckResult("problem", topic.name, f"unclean.leader.election.enable=true: {why}", remedy)
     if least > replicas:
         found = f"min.insync.replicas={least} with {replicas} replicas: nothing can be written"
-        yield Finding("problem", topic.name, found, "lower min.insync.replicas or add replicas")
+        yield CheckResult("problem", topic.name, found, "lower min.insync.replicas or add replicas")
     elif replicas == 1:
-        yield Finding("warning", topic.name, "one replica: lost with its broker", "3 replicas, min.insync.replicas=2")
+        yield CheckResult(
+            "warning", topic.name, "one replica: lost with its broker", "3 replicas, min.insync.replicas=2"
+        )
     elif least == 1:
         found = f"min.insync.replicas=1 with {replicas} replicas: a commit may be on one broker only"
-        yield Finding("problem", topic.name, found, "set min.insync.replicas=2")
+        yield CheckResult("problem", topic.name, found, "set min.insync.replicas=2")
     elif least == replicas:
         found = f"min.insync.replicas={least} with {replicas} replicas: one broker down stops everything"
-        yield Finding("warning", topic.name, found, "add a replica")
+        yield CheckResult("warning", topic.name, found, "add a replica")
 
 
-def partitioners(topics: Topics, reader: Reader) -> Iterator[Finding]:
+def partitioners(topics: TopicNames, reader: Reader) -> Iterator[CheckResult]:
     """Whether the last records of the inputs sit where murmur2 puts their keys."""
     for topic in topics.inputs:
         partitions = reader.partitions(topic)
@@ -151,8 +155,8 @@ def partitioners(topics: Topics, reader: Reader) -> Iterator[Finding]:
 def _sampled(reader: Reader, topic: str, partitions: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     for number in range(partitions):
-        first, end = reader.bounds(At(topic, number))
-        for record in reader.read(At(topic, number), max(first, end - SAMPLE), end):
+        first, end = reader.bounds(TopicPartition(topic, number))
+        for record in reader.read(TopicPartition(topic, number), max(first, end - SAMPLE), end):
             if record.key is None:
                 seen["keyless"] += 1
             else:
@@ -160,7 +164,7 @@ def _sampled(reader: Reader, topic: str, partitions: int) -> Counter[str]:
     return seen
 
 
-def placement(topic: str, seen: Mapping[str, int]) -> Finding:
+def placement(topic: str, seen: Mapping[str, int]) -> CheckResult:
     """What a sample says about the producers' partitioner.
 
     >>> placement("requests", {"right": 3, "wrong": 1}).found
@@ -169,11 +173,11 @@ def placement(topic: str, seen: Mapping[str, int]) -> Finding:
     right, keyless = seen.get("right", 0), seen.get("keyless", 0)
     total = right + keyless + seen.get("wrong", 0)
     if not total:
-        return Finding("ok", f"partitioner of {topic}", "no records yet")
+        return CheckResult("ok", f"partitioner of {topic}", "no records yet")
     found = (
         f"{right} of the last {total} records sit on the partition that murmur2 gives their key, {keyless} have no key"
     )
     if right == total:
-        return Finding("ok", f"partitioner of {topic}", found)
+        return CheckResult("ok", f"partitioner of {topic}", found)
     remedy = "produce with the tenant as key; outside Java set partitioner=murmur2_random"
-    return Finding("problem", f"partitioner of {topic}", found, remedy)
+    return CheckResult("problem", f"partitioner of {topic}", found, remedy)

@@ -8,7 +8,7 @@ import msgspec
 
 from processor.core.stream.tenant import Tenant
 from processor.core.watching.alert_events import AlertEvent
-from processor.core.watching.alerts import Change
+from processor.core.watching.alerts import AlertChange
 
 from .figures import AlertFigures, StreamFigures
 
@@ -28,7 +28,7 @@ def open_alerts(tenant: Tenant) -> list[AlertFigures]:
         return []
     found = []
     for alert in watch.alerts:
-        event = tenant.published(Change.of(alert, "raised", alert.since), batch=0)
+        event = tenant.published(AlertChange.of(alert, "raised", alert.since), batch=0)
         found.append(
             AlertFigures(
                 number=event.number,

@@ -39,12 +39,12 @@ OUTCOMES = {
 """What can become of a label, and under which name a tenant's tally counts it."""
 
 
-class NotInCatalogue(GForceError, LookupError):
+class NotInCatalogueError(GForceError, LookupError):
     """Somebody exports a metric the catalogue does not have, or with other labels."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class MetricSpec:
     """One metric; ``name`` without prefix and, for a counter, without ``_total``."""
 
     name: str
@@ -66,12 +66,12 @@ class Entry:
         return made(PREFIX + self.name, self.help, labels=list(self.labels))
 
 
-def _counter(name: str, help_text: str, *labels: str) -> Entry:
-    return Entry(name, "counter", labels, help_text)
+def _counter(name: str, help_text: str, *labels: str) -> MetricSpec:
+    return MetricSpec(name, "counter", labels, help_text)
 
 
-def _gauge(name: str, help_text: str, *labels: str) -> Entry:
-    return Entry(name, "gauge", labels, help_text)
+def _gauge(name: str, help_text: str, *labels: str) -> MetricSpec:
+    return MetricSpec(name, "gauge", labels, help_text)
 
 
 TOTALS = (
@@ -104,7 +104,7 @@ TOTALS = (
 PROCESS = (
     *TOTALS,
     _counter("dead_letters", "Records sent to dead-letters, by the reason in their header.", "reason"),
-    Entry(
+    MetricSpec(
         "decision_latency_seconds",
         "histogram",
         (),
@@ -230,20 +230,24 @@ TENANTS = (
         "tenant",
         "outcome",
     ),
-    Entry("label_delay_seconds", "histogram", ("tenant",), "From a request to its label, for labels that were joined."),
+    MetricSpec(
+        "label_delay_seconds", "histogram", ("tenant",), "From a request to its label, for labels that were joined."
+    ),
     _gauge("series_dropped", "Series of the tenant left out because it has more than the cap of a tenant.", "tenant"),
 )
 
 CATALOGUE = {entry.name: entry for entry in (*PROCESS, *PARTITIONS, *TENANTS)}
 
 
-def entry(name: str, labels: tuple[str, ...]) -> Entry:
+def entry(name: str, labels: tuple[str, ...]) -> MetricSpec:
     """The entry of a metric that is about to be exported with these labels."""
     found = CATALOGUE.get(name)
     if found is None:
-        raise NotInCatalogue(f'there is no metric "{name}" in the catalogue: add it there.{nearest(name, CATALOGUE)}')
+        raise NotInCatalogueError(
+            f'there is no metric "{name}" in the catalogue: add it there.{nearest(name, CATALOGUE)}'
+        )
     if found.labels != labels:
-        raise NotInCatalogue(f"{found.exported} has the labels {list(found.labels)}, not {list(labels)}")
+        raise NotInCatalogueError(f"{found.exported} has the labels {list(found.labels)}, not {list(labels)}")
     return found
 
 
@@ -296,7 +300,7 @@ and are gone from the old one. Counters of a tenant are part of its state and go
 """
 
 
-def _table(entries: tuple[Entry, ...]) -> Iterator[str]:
+def _table(entries: tuple[MetricSpec, ...]) -> Iterator[str]:
     yield "| name | type | labels | meaning |"
     yield "| --- | --- | --- | --- |"
     for one in entries:

@@ -128,7 +128,7 @@ class TenantFigures(msgspec.Struct, frozen=True, kw_only=True):
     """experts that advise on too few cases, as far as is learnt from"""
 
 
-class Line(msgspec.Struct, frozen=True):
+class TimeSeries(msgspec.Struct, frozen=True):
     """A figure over time, with its band."""
 
     value: list[float]
@@ -141,7 +141,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     times: list[int]
-    gaps: dict[str, Line]
+    gaps: dict[str, TimeSeries]
     """by metric"""
     shadows: dict[str, dict[str, list[float]]]
     """policy → metric → gap"""

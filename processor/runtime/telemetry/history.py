@@ -20,7 +20,7 @@ import numpy as np
 from processor.core.counting.counters import Counters
 from processor.core.stream.tenant import Tenant
 
-from .figures import Estimate, History, Line, TenantFigures, WindowFigures
+from .figures import Estimate, History, TenantFigures, TimeSeries, WindowFigures
 from .observer import Observer
 from .window_figures import window_figures
 
@@ -76,15 +76,15 @@ class _Kept:
 class Histories:
     """Takes samples of what an observer sees; ``sample`` is called about every second."""
 
-    def __init__(self, observer: Observer, wall: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
-        self._observer, self._wall = observer, wall
+    def __init__(self, observer: Observer, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self._observer, self._wall_ms = observer, wall_ms
         self._kept: dict[str, _Kept] = {}
         self._viewed: dict[str, int] = {}
         self._coarse_at = 0
         self._lock = Lock()
 
     def sample(self) -> None:
-        now = self._wall()
+        now = self._wall_ms()
         self._viewed = {name: at for name, at in self._viewed.items() if now - at < VIEWED_FOR}
         figures = self._observer.first(FINE_TENANTS, self._viewed)
         with self._lock:
@@ -117,7 +117,7 @@ class Histories:
         tenant = self._observer.state_of(name)
         if figures is None or tenant is None or not figures.windows:
             return None
-        now = self._wall()
+        now = self._wall_ms()
         self._viewed[name] = now
         with self._lock:
             kept = self._kept.get(name, _Kept())
@@ -176,7 +176,9 @@ def _history(name: str, points: Iterable[tuple[int, dict[Series, float]]]) -> Hi
     return History(
         name=name,
         times=[at for at, _ in points],
-        gaps={metric: Line(*(line("gap", metric, end) for end in Estimate.__struct_fields__)) for metric in metrics},
+        gaps={
+            metric: TimeSeries(*(line("gap", metric, end) for end in Estimate.__struct_fields__)) for metric in metrics
+        },
         shadows=shadows,
         rates={series[1]: line(*series) for series in known if series[0] == "rate"},
     )

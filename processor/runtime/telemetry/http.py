@@ -22,8 +22,8 @@ from starlette.routing import Route
 from processor import __version__
 from processor.adapters.kafka.settings import LastWords
 from processor.core.errors import GForceError
-from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledgement, Answer, judged
-from processor.runtime.operations.skipping import Answer as SkipAnswer
+from processor.runtime.operations.acknowledgement import ACKNOWLEDGE, Acknowledgement, AcknowledgementAnswer, judged
+from processor.runtime.operations.skipping import SkipAnswer as SkipAnswer
 from processor.runtime.operations.skipping import Skipping
 from processor.web import HEADERS
 from processor.web import routes as page_routes
@@ -225,7 +225,7 @@ def _is_json(request: Request) -> bool:
     return request.headers.get("content-type", "").split(";")[0] == "application/json"
 
 
-def _answered(answer: Answer | SkipAnswer, status: int) -> Response:
+def _answered(answer: AcknowledgementAnswer | SkipAnswer, status: int) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", status_code=status)
 
 

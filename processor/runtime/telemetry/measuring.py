@@ -30,7 +30,7 @@ from .window_figures import window_figures
 
 
 @dataclass(frozen=True)
-class Case:
+class TenantSnapshot:
     """A tenant as it is now, and the first bucket of each of its windows."""
 
     partition: int
@@ -38,7 +38,7 @@ class Case:
     starts: tuple[int, ...]
 
     @classmethod
-    def of(cls, partition: int, tenant: Tenant, clock: int) -> Case:
+    def of(cls, partition: int, tenant: Tenant, clock: int) -> TenantSnapshot:
         """``clock`` is the partition's: windows begin at a multiple of their own length."""
         now = clock // tenant.rules.settings.bucket
         return cls(partition, tenant, tuple(now - now % width for width in tenant.rules.windows))
@@ -52,7 +52,7 @@ class Case:
         return (len(axes.groups), len(axes.experts), state.unit, len(self.starts), terms)
 
 
-def measured(cases: Sequence[Case]) -> list[TenantFigures]:
+def measured(cases: Sequence[TenantSnapshot]) -> list[TenantFigures]:
     """The figures of every tenant, in the order given. Attainable gap and age of pending are not among them."""
     by_shape: dict[tuple[object, ...], list[int]] = {}
     found: dict[int, TenantFigures] = {}
@@ -67,7 +67,7 @@ def measured(cases: Sequence[Case]) -> list[TenantFigures]:
     return [found[i] for i in range(len(cases))]
 
 
-def _alike(cases: Sequence[Case]) -> list[TenantFigures]:
+def _alike(cases: Sequence[TenantSnapshot]) -> list[TenantFigures]:
     first = cases[0].tenant
     settings, axes = first.rules.settings, first.learner.state.axes
     learnt = rule_counters([case.tenant for case in cases])
@@ -100,7 +100,7 @@ def rule_counters(tenants: Sequence[Tenant]) -> Counters:
     return Counters.stack([tenant.learner.counters(tenant.rules.settings.window) for tenant in tenants])
 
 
-def _plain(case: Case) -> dict[str, Any]:
+def _plain(case: TenantSnapshot) -> dict[str, Any]:
     """What needs no arithmetic."""
     tenant = case.tenant
     axes, settings, waits = tenant.learner.state.axes, tenant.rules.settings, tenant.waits
@@ -172,7 +172,7 @@ def _rule_figures(rule: Rule, policy: Policy, tenant: Tenant, i: int) -> dict[st
 # Windows
 
 
-def _windows(cases: Sequence[Case], lifetime: Counters) -> list[list[WindowFigures]]:
+def _windows(cases: Sequence[TenantSnapshot], lifetime: Counters) -> list[list[WindowFigures]]:
     """The windows of each tenant, the lifetime first."""
     sums = [_since(cases, w) for w in range(len(cases[0].starts))]
     outcomes = np.stack([lifetime.outcomes, *(outcomes for outcomes, _ in sums)])
@@ -181,7 +181,7 @@ def _windows(cases: Sequence[Case], lifetime: Counters) -> list[list[WindowFigur
     return [[by_tenant[i] for by_tenant in found] for i in range(len(cases))]
 
 
-def _spans(case: Case) -> list[tuple[str, int]]:
+def _spans(case: TenantSnapshot) -> list[tuple[str, int]]:
     """The name of each window, and when it began."""
     rules = case.tenant.rules
     bucket = rules.settings.bucket
@@ -191,7 +191,7 @@ def _spans(case: Case) -> list[tuple[str, int]]:
     return [(LIFETIME, 0), *named]
 
 
-def _since(cases: Sequence[Case], window: int) -> tuple[Ints, Ints]:
+def _since(cases: Sequence[TenantSnapshot], window: int) -> tuple[Ints, Ints]:
     """outcomes[b, p, g, y, ŷ] and seen[b, g, y] of the buckets from the window's start on."""
     outcomes, seen = [], []
     for case in cases:

@@ -19,7 +19,7 @@ from processor.core.stream.tenant import Tenant
 
 from .catalogue import OTHER
 from .figures import TenantFigures
-from .measuring import Case, measured, rule_counters
+from .measuring import TenantSnapshot, measured, rule_counters
 from .status import Status
 
 ATTAINABLE_EVERY = 10.0
@@ -72,11 +72,11 @@ class Observer:
         self,
         status: Callable[[], Status],
         max_tenants: int = 500,
-        tick: Callable[[], float] = time.monotonic,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.status, self._max, self._tick = status, max_tenants, tick
+        self.status, self._max, self._monotonic_s = status, max_tenants, monotonic_s
         self._lock = Lock()
-        self._measured: dict[Key, tuple[Case, TenantFigures]] = {}
+        self._measured: dict[Key, tuple[TenantSnapshot, TenantFigures]] = {}
         self._attainable: dict[Key, _Attainable] = {}
 
     def figures(self) -> list[TenantFigures]:
@@ -127,23 +127,24 @@ class Observer:
         listed = [(key, tenant) for key, tenant in tenants.items() if key in self._measured]
         with self._lock:
             known = dict(self._attainable)
-        begun = self._tick()
+        begun = self._monotonic_s()
         due = [
             (known[key].at if key in known else -1.0, key, tenant)
             for key, tenant in listed
             if key not in known or (known[key].tenant is not tenant and begun - known[key].at >= ATTAINABLE_EVERY)
         ]
         for _, key, tenant in sorted(due, key=lambda one: one[0]):
-            if self._tick() - begun >= seconds:
+            if self._monotonic_s() - begun >= seconds:
                 return False
             gap = attainable_gap(tenant)
             with self._lock:
-                self._attainable[key] = _Attainable(tenant, gap, self._tick())
+                self._attainable[key] = _Attainable(tenant, gap, self._monotonic_s())
         return True
 
     def _look(self, pairs: list[tuple[Partition, Tenant]], forget: bool = True) -> list[TenantFigures]:
         cases = {
-            _key(partition, tenant): Case.of(partition.number, tenant, partition.clock) for partition, tenant in pairs
+            _key(partition, tenant): TenantSnapshot.of(partition.number, tenant, partition.clock)
+            for partition, tenant in pairs
         }
         with self._lock:
             stale = [key for key, case in cases.items() if not self._is_current(key, case)]
@@ -155,7 +156,7 @@ class Observer:
                 self._attainable = {key: one for key, one in self._attainable.items() if key in cases}
         return found
 
-    def _is_current(self, key: Key, case: Case) -> bool:
+    def _is_current(self, key: Key, case: TenantSnapshot) -> bool:
         known = self._measured.get(key)
         return known is not None and known[0].tenant is case.tenant and known[0].starts == case.starts
 

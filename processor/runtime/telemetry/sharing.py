@@ -20,14 +20,14 @@ KEPT_AT_MOST = 5.0
 class Shared(Generic[T]):
     """What ``make`` returns, made in a thread. To be asked in one event loop."""
 
-    def __init__(self, make: Callable[[], T], tick: Callable[[], float] = time.monotonic) -> None:
-        self._make, self._tick = make, tick
+    def __init__(self, make: Callable[[], T], monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._make, self._monotonic_s = make, monotonic_s
         self._making: asyncio.Task[tuple[T, float]] | None = None
         self._made: tuple[T, float] | None = None
         """with the time until which it is kept"""
 
     async def get(self) -> T:
-        if self._made is not None and self._tick() < self._made[1]:
+        if self._made is not None and self._monotonic_s() < self._made[1]:
             return self._made[0]
         if self._making is None:
             self._making = asyncio.create_task(run_in_threadpool(self._timed))
@@ -36,9 +36,9 @@ class Shared(Generic[T]):
         return (await asyncio.shield(self._making))[0]
 
     def _timed(self) -> tuple[T, float]:
-        begun = self._tick()
+        begun = self._monotonic_s()
         made = self._make()
-        done = self._tick()
+        done = self._monotonic_s()
         return made, done + min((done - begun) * KEPT_FOR, KEPT_AT_MOST)
 
     def _done(self, task: asyncio.Task[tuple[T, float]]) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from processor.adapters.log import At
+from processor.adapters.log import TopicPartition
 from processor.core.stream.partition import Partition
-from processor.runtime.loop.intake import Unread
-from processor.runtime.loop.worker import Owned, Worker
+from processor.runtime.loop.intake import UnreadableRange
+from processor.runtime.loop.worker import AssignedPartition, Worker
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
     )
 
 
-def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> PartitionStatus:
+def _partition(worker: Worker, owned: AssignedPartition, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
     waiting = (now - _waits_since(owned)) / 1_000 if worker.intake.has_lag(owned) else 0.0
     unread = worker.intake.unread(owned, now, round(1_000 * stall_seconds))
@@ -100,13 +100,13 @@ def _partition(worker: Worker, owned: Owned, now: int, stall_seconds: float) -> 
     )
 
 
-def _trouble(owned: Owned, unread: Unread | None) -> str:
+def _trouble(owned: AssignedPartition, unread: UnreadableRange | None) -> str:
     if owned.quarantine is not None:
         return owned.quarantine.reason
-    return owned.store_error or (unread.why if unread is not None else owned.trouble)
+    return owned.store_error or (unread.why if unread is not None else owned.last_error)
 
 
-def _state(owned: Owned, stalled: bool) -> str:
+def _state(owned: AssignedPartition, stalled: bool) -> str:
     if owned.quarantine is not None:
         return "quarantined"
     if owned.breaker.open:
@@ -118,23 +118,23 @@ def _state(owned: Owned, stalled: bool) -> str:
     return "ready" if owned.ready else "recovering"
 
 
-def _waits_since(owned: Owned) -> int:
+def _waits_since(owned: AssignedPartition) -> int:
     """Since when there has been something to do and nothing was done.
 
     An idle partition is looked after about every second, and not any more once something is read: so that moment is
     known. Of what is not even read it is not; there it is the last move.
     """
     if owned.takeable:
-        return max(owned.takeable_since, owned.progress_at)
+        return max(owned.batch_since, owned.progress_at)
     if owned.buffered or not owned.ready:
         return max(owned.idle_at, owned.progress_at)
     return owned.progress_at
 
 
-def _lag(worker: Worker, owned: Owned) -> dict[str, int]:
+def _lag(worker: Worker, owned: AssignedPartition) -> dict[str, int]:
     found = {}
     for topic, position in owned.positions.items():
-        behind = worker.input.lag(At(topic, owned.number), position)
+        behind = worker.input.lag(TopicPartition(topic, owned.number), position)
         if behind is not None:
             found[topic] = behind
     return found

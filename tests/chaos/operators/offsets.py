@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from processor.adapters.kafka.admin import Topic, create_topics
@@ -82,11 +82,11 @@ def offsets_moved(stage: Stage) -> None:
     stage.audit()
 
 
-def _moved(at: TopicPartition, partition: int, by: int) -> TopicPartition | None:
+def _moved(at: KafkaTopicPartition, partition: int, by: int) -> KafkaTopicPartition | None:
     """The offset of requests on this partition, moved; None for any other."""
     if at.partition != partition or not at.topic.endswith("requests"):
         return None
-    return TopicPartition(at.topic, at.partition, at.offset + by, at.metadata)
+    return KafkaTopicPartition(at.topic, at.partition, at.offset + by, at.metadata)
 
 
 @scenario

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka import OFFSET_END
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from .registry import scenario
@@ -49,7 +50,7 @@ def unrecoverable_partition(stage: Stage) -> None:
 
 def _delete_changelog(stage: Stage, partition: int) -> None:
     admin = AdminClient(stage.properties)
-    place = TopicPartition(stage.deployment.topic("changelog"), partition, OFFSET_END)
+    place = KafkaTopicPartition(stage.deployment.topic("changelog"), partition, OFFSET_END)
     for deleted in admin.delete_records([place]).values():
         deleted.result(20)
 

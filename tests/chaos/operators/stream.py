@@ -14,7 +14,17 @@ from uuid import uuid4
 
 import msgspec
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import (
+    TopicPartition as KafkaTopicPartition,
+)
 
 from processor.core.stream.partitioning import partition_of
 
@@ -184,7 +194,7 @@ class Reader(threading.Thread):
                 "log_level": 2,
             }
         )
-        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+        self._consumer.assign([KafkaTopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
         self._halt = threading.Event()
         self._decoder = msgspec.json.Decoder(_Decision)
         self._homes: dict[str, int] = {}
