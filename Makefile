@@ -8,7 +8,7 @@ SEEDS  ?= 1000
 TESTS  ?=
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
-SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import compiled; compiled.BUILT or print(compiled.REMEDY)'
+SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import native; native.BUILT or print(native.REMEDY)'
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test coverage lint format experiments simulate chaos chaos-cluster chaos-rolling \
@@ -21,7 +21,7 @@ setup: $(VENV)/ready  ## build .venv with everything in it
 
 # All of it when pyproject.toml has changed, else the inner loops alone. Without a C compiler their plain versions are
 # used: see hatch_build.py.
-$(VENV)/ready: pyproject.toml hatch_build.py $(wildcard processor/*/*/*.pyx processor/core/compiled/*.[hp]*)
+$(VENV)/ready: pyproject.toml hatch_build.py $(wildcard processor/*/*/*.pyx processor/core/native/*.[hp]*)
 	@if [ -e $(VENV)/installed ] && [ ! pyproject.toml -nt $(VENV)/installed ]; then \
 	  $(PIP) --no-deps --editable .; else $(MAKE) --no-print-directory $(VENV)/installed; fi
 	@touch $@

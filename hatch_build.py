@@ -1,4 +1,4 @@
-"""Compiles the inner loops (processor/core/compiled, mostly) when the package is installed.
+"""Compiles the inner loops (processor/core/native, mostly) when the package is installed.
 
 They are an extra: the plain versions beside their callers do the same in more time. So where there is no C compiler
 the package is installed without them, and says so; `gforce doctor` says it too. GFORCE_COMPILED=required makes that an
@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-CORE = "processor/core/compiled"
+CORE = "processor/core/native"
 SOURCES = (
     *(f"{CORE}/{name}.pyx" for name in ("hashes", "joining", "reading", "solving", "watching", "writing")),
     "processor/adapters/kafka/compiled_runs.pyx",

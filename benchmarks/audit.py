@@ -29,15 +29,15 @@ from typing import Annotated
 
 import typer
 
+from processor import config as configuration
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import ROLES, Role, open_source
 from processor.audit.verify.audit import audit
 from processor.audit.verify.partition import few_collections
 from processor.audit.verify.result import AuditOptions
-from processor.core.stream.events import decode_decision
-from processor.runtime import config as configuration
-from processor.runtime.loop.worker import LoopSettings
+from processor.core.events import decode_decision
+from processor.service.worker import LoopSettings
 from tests.recordings.stream import Running, Shape, events
 from tests.recordings.writing import write_recording
 

@@ -19,9 +19,9 @@ from redis import Redis
 from rich.console import Console
 
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Identity
-from processor.core.stream.entry import Pending, Settled, entry_id
+from processor.core.stream.entries import Pending, Settled, entry_id
 from processor.core.stream.writes import SetEntry, SetSlab, Writes
+from processor.ports.store import Identity
 from tests.servers.redis_server import RedisServer
 
 SLOTS = 64

@@ -17,15 +17,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 from rich.table import Table
 
+from processor.core.alerts.alerts import WatchSettings
+from processor.core.learner.batch import Labels, learn_batch
 from processor.core.settings import Policy, Settings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.tenant import Tenant, TenantSettings
-from processor.core.together import Labels, learn_batch
-from processor.core.watching.alerts import WatchSettings
-from processor.runtime.telemetry.metrics import StatusCollector
-from processor.runtime.telemetry.observer import Observer
-from processor.runtime.telemetry.status import Status
+from processor.telemetry.metrics import StatusCollector
+from processor.telemetry.observer import Observer
+from processor.telemetry.status import Status
 
 DAY = 86_400_000
 NOW = 20_000 * DAY

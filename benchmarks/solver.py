@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from processor.core.rules.problems import Problem
-from processor.core.rules.reference import solve_slsqp
-from processor.core.rules.solver import kkt_residual, solve
+from processor.core.learner.objectives import Problem
+from processor.core.learner.slsqp import solve_slsqp
+from processor.core.learner.solver import kkt_residual, solve
 from tests.unit.strategies import random_problem
 
 SHAPES = ((2, 2), (3, 3), (5, 4))

@@ -18,14 +18,14 @@ import typer
 
 from processor.audit.opening import OpenedSource
 from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.report.making import ReportRequest, build_report, write_report
+from processor.audit.report.build import ReportRequest, build_report, write_report
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.whatif.figures import SettingFigures
 from processor.audit.whatif.settings import SettingsChange, Sweep
+from processor.config import load
 from processor.core.stream.journal import JournalRecord
 from processor.experiments.experts import EXPERTS, predictions
-from processor.runtime.config import load
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS
+from processor.telemetry.figures import EQUALIZED_ODDS
 from producers.datasets import load as load_data
 from tests.unit.whatif_streams import SEED, Case, direct, events, recorded
 from tests.unit.whatif_streams import written as recording

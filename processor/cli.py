@@ -10,21 +10,21 @@ import typer
 from rich.markup import escape
 
 from processor.terminal import terminal
-from producers.commands import app as produce
+from producers.produce_commands import app as produce
 
 from . import __version__
 from .adapters.kafka.settings import LastWords
-from .adapters.log import RetryableError
-from .adapters.store import StoreUnavailableError
-from .audit.explain.commands import register as register_explain
-from .audit.recording.commands import register as register_recordings
-from .audit.report.commands import register as register_report
-from .audit.verify.commands import register as register_audits
-from .audit.whatif.commands import register as register_whatif
+from .audit.explain.explain_command import register as register_explain
+from .audit.recording.record_commands import register as register_recordings
+from .audit.report.report_command import register as register_report
+from .audit.verify.audit_command import register as register_audits
+from .audit.whatif.whatif_command import register as register_whatif
 from .core.errors import GForceError
-from .experiments.commands import app as experiment
-from .runtime.commands import example, run
-from .runtime.operations.commands import register
+from .experiments.experiment_commands import app as experiment
+from .operations.operator_commands import register
+from .ports.log import RetryableError
+from .ports.store import StoreUnavailableError
+from .run.run_command import example, run
 
 UNREACHED = (
     "Is Kafka up where kafka.bootstrap_servers says (--config, or GFORCE_KAFKA__BOOTSTRAP_SERVERS)? "

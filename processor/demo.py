@@ -30,15 +30,15 @@ from processor.terminal import terminal
 from producers.delays import Delay
 from producers.synthetic import paper_population
 
+from .config import Config, load
 from .core import IN_FORCE, Axes, Counters, Fairness, fairness
-from .core.stream.events import decode_decision
+from .core.events import decode_decision
 from .core.stream.tenant import Tenant
-from .runtime.assembly import monotonic_ms
-from .runtime.config import Config, load
-from .runtime.embedded import Embedded, embedded
-from .runtime.stopping import terminated_as_interrupted
-from .runtime.telemetry.http import HttpServer
-from .runtime.telemetry.status import Status, status_of
+from .embedded.embedded import Embedded, embedded
+from .run.assembly import monotonic_ms
+from .run.stopping import terminated_as_interrupted
+from .telemetry.http import HttpServer
+from .telemetry.status import Status, status_of
 
 TENANT, RIVAL = "bank", "rival"
 GROUPS = ("A", "B")

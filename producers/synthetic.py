@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from processor.core.counting.counters import ABSENT
 from processor.core.errors import InvalidInputError
 from processor.core.exact import Floats, Ints
+from processor.core.learner.counters import ABSENT
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from processor.adapters.log import TopicPartition
+from processor import config as configuration
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryReader
 from processor.adapters.memory.store import MemoryStore
-from processor.runtime import config as configuration
+from processor.ports.log import TopicPartition
 from tests.recordings.stream import GROUP, SHAPES, Running, events
 from tests.simulation.world import GROUP as SIMULATED_GROUP
 from tests.simulation.world import TOPICS, World, trial

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from processor.core.stream.events import Limits, RejectedEventError, RequestEvent, decode_feedback, decode_request
+from processor.core.events import Limits, RejectedEventError, RequestEvent, decode_feedback, decode_request
 from processor.core.stream.reading import feedback_reader, request_reader
 from tests.unit.bad_events import BAD_EVENTS, VALID
 

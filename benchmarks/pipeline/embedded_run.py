@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from processor.adapters.log import TopicPartition
 from processor.adapters.memory.log import MemoryReader
-from processor.runtime.commands import load_embedded
-from processor.runtime.embedded import PARTITIONS, Embedded, embedded
+from processor.embedded.embedded import PARTITIONS, Embedded, embedded
+from processor.ports.log import TopicPartition
+from processor.run.run_command import load_embedded
 
 from .timing import cpu_seconds, peak_bytes
 from .workload import Event, Shape, backlog, waiting

@@ -21,7 +21,7 @@ from .children import Process
 from .processes import Deployment, echo
 from .rounds import progress_bar
 from .stage import Stage
-from .timing import Stuck, tail
+from .timing import StuckError, tail
 from .workload import Shape
 
 SHARES = (50.0, 99.0, 99.9)
@@ -105,7 +105,7 @@ def _one(stage: Stage, load: Load, line: str, name: str) -> dict[str, float]:
             time.sleep(3.0)  # it has no page that says it is ready; the warm-up covers the rest
         code = driver.start().wait(load.seconds + load.warm_up + 120)
         if code:
-            raise Stuck(f"the load ended with {code}: {tail(driver.log)}; {tail(process.log)}")
+            raise StuckError(f"the load ended with {code}: {tail(driver.log)}; {tail(process.log)}")
     finally:
         driver.stop()
         process.stop()

@@ -13,7 +13,7 @@ import msgspec
 from .children import Process
 from .processes import GFORCE, WITHOUT_REDIS, Deployment, echo
 from .stage import Offsets, Stage
-from .timing import Measured, Stuck, reached, timed
+from .timing import Measured, StuckError, reached, timed
 from .workload import Shape
 
 LIMIT = 900.0
@@ -128,12 +128,12 @@ def embedded_line(stage: Stage, inputs: Inputs, name: str, told: Told) -> Measur
     try:
         code = process.start().wait(LIMIT)
     except subprocess.TimeoutExpired:
-        raise Stuck(f"the embedded processor did not end in {LIMIT:.0f} s") from None
+        raise StuckError(f"the embedded processor did not end in {LIMIT:.0f} s") from None
     finally:
         process.stop()
     said = process.log.read_text(errors="replace")
     if code:
-        raise Stuck(f"the embedded processor ended with {code}: {said[-1_500:]}")
+        raise StuckError(f"the embedded processor ended with {code}: {said[-1_500:]}")
     found = msgspec.json.decode(said.splitlines()[-1])
     told(inputs.records)
     notes = {"early": found.pop("early") / inputs.shape.cases}

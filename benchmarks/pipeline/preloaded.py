@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from .lines import LIMIT
 from .processes import Deployment
 from .stage import Offsets, Stage
-from .timing import Measured, Stuck, reached, tail, timed
+from .timing import Measured, StuckError, reached, tail, timed
 from .workload import Event, Shape, backlog, publish, waiting
 
 SMALL_FETCHES = {"kafka": {"consumer_properties": {"fetch.message.max.bytes": 64 << 10}}}
@@ -98,7 +98,7 @@ class Preloaded:
         count = -1
         while count != (count := self.entries()) or count < self.pending:
             if time.monotonic() > deadline:
-                raise Stuck(f"only {count} of {self.pending} entries: {tail(self.deployment.processes[0].log)}")
+                raise StuckError(f"only {count} of {self.pending} entries: {tail(self.deployment.processes[0].log)}")
             time.sleep(0.3)
 
     def remove(self) -> None:

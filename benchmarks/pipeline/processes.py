@@ -17,7 +17,7 @@ from tests.servers.redis_server import free_port
 
 from .children import Process
 from .stage import OUTPUTS, Stage
-from .timing import Stuck, tail
+from .timing import StuckError, tail
 from .workload import FETCH, Shape
 
 GFORCE = ("processor.cli", "run", "--config")
@@ -100,7 +100,7 @@ class Deployment:
                 return
             self._check_alive()
             time.sleep(0.05)
-        raise Stuck(f"not ready within {seconds:.0f} s: {tail(self.processes[0].log)}")
+        raise StuckError(f"not ready within {seconds:.0f} s: {tail(self.processes[0].log)}")
 
     def _owned(self, port: int) -> set[int]:
         try:
@@ -113,7 +113,7 @@ class Deployment:
     def _check_alive(self) -> None:
         for process in self.processes:
             if process.running is not None and process.running.poll() is not None:
-                raise Stuck(f"the processor ended with {process.running.returncode}: {tail(process.log)}")
+                raise StuckError(f"the processor ended with {process.running.returncode}: {tail(process.log)}")
 
     def stop(self) -> None:
         for process in self.processes:

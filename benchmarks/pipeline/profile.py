@@ -23,7 +23,7 @@ from .processes import GFORCE
 from .rounds import progress_bar
 from .stage import Offsets, Stage
 from .throughput import prepared
-from .timing import Stuck, tail, timed
+from .timing import StuckError, tail, timed
 from .workload import Shape
 
 FRAME = re.compile(r"^(?P<name>.+?) \((?P<file>.+?)(?::\d+)?\)$")
@@ -100,13 +100,13 @@ def _written(sampler: Process) -> None:
     said, code = tail(sampler.log), sampler.running.poll()
     sampler.stop()
     if code != 0:
-        raise Stuck(f"py-spy ended with {code}: {said}. Sampling another process needs root or ptrace_scope 0")
+        raise StuckError(f"py-spy ended with {code}: {said}. Sampling another process needs root or ptrace_scope 0")
 
 
 def stacks_of(text: str) -> Counter[tuple[str, ...]]:
     """Samples of the worker's loop by their frames from there on, lines of one function taken together.
 
-    >>> stacks_of("main (cli.py:3);run_once (processor/runtime/loop/worker.py:9);poll (a.py:1) 7")
+    >>> stacks_of("main (cli.py:3);run_once (processor/service/worker.py:9);poll (a.py:1) 7")
     Counter({('run_once (worker.py)', 'poll (a.py)'): 7})
     """
     found: Counter[tuple[str, ...]] = Counter()

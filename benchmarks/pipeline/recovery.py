@@ -17,7 +17,7 @@ from . import report
 from .preloaded import Preloaded
 from .rounds import progress_bar
 from .stage import Stage
-from .timing import Stuck, peak_bytes, tail
+from .timing import StuckError, peak_bytes, tail
 from .workload import Shape
 
 FIELDS, COMMANDS = 1_000, 20
@@ -100,7 +100,7 @@ def _started(client: Redis, point: Preloaded, wanted: int) -> tuple[float, tuple
             if first is None and seen:
                 first = (now, seen)
             if running.poll() is not None or time.monotonic() > deadline:
-                raise Stuck(f"only {seen} of {wanted} entries were restored: {tail(process.log)}")
+                raise StuckError(f"only {seen} of {wanted} entries were restored: {tail(process.log)}")
             time.sleep(0.005)
         point.deployment.wait_ready()
         ready = time.perf_counter() - began

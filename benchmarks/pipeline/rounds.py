@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .timing import Measured, Stuck
+from .timing import Measured, StuckError
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -84,7 +84,7 @@ def in_turn(
 
                 try:
                     found[key].runs.append(run(key, number, told))
-                except Stuck as problem:
+                except StuckError as problem:
                     found[key].failure = str(problem)
                     progress.console.print(f"{title(key)}: {problem}", style="red", highlight=False, markup=False)
                 progress.remove_task(task)

@@ -13,7 +13,7 @@ EVERY = 0.02
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Stuck(RuntimeError):
+class StuckError(RuntimeError):
     """A line that ended early or got nowhere; the message has its last words."""
 
 
@@ -59,20 +59,20 @@ def timed(
     now = time.perf_counter()
     began, had, cpu = first[0]
     if seen - had < (total - before) / 4:
-        raise Stuck(f"{had - before} of {total - before} records were done at the first look: use more records")
+        raise StuckError(f"{had - before} of {total - before} records were done at the first look: use more records")
     return Measured(seen - had, now - began, _cpu(processes) - cpu, sum(peak_bytes(p.pid) for p in processes))
 
 
 def reached(
     look: Callable[[], int], total: int, processes: list[subprocess.Popen[bytes]], log: Path, limit: float
 ) -> int:
-    """Look until there are ``total``; Stuck if a process fails or the time is up."""
+    """Look until there are ``total``; StuckError if a process fails or the time is up."""
     deadline = time.monotonic() + limit
     while (seen := look()) < total:
         if any(process.poll() not in (None, 0) for process in processes):
-            raise Stuck(f"it ended after {seen} of {total} records: {tail(log)}")
+            raise StuckError(f"it ended after {seen} of {total} records: {tail(log)}")
         if time.monotonic() > deadline:
-            raise Stuck(f"only {seen} of {total} records after {limit:.0f} s: {tail(log)}")
+            raise StuckError(f"only {seen} of {total} records after {limit:.0f} s: {tail(log)}")
         time.sleep(EVERY)
     return seen
 

@@ -15,12 +15,12 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from processor.adapters.store import Applied, Identity, LookupResult, SnapshotPage
+from processor.config import load
 from processor.core.stream.writes import ID_BYTES
-from processor.runtime import assembly
-from processor.runtime.config import load
-from processor.runtime.service import Service
-from processor.runtime.telemetry.logs import set_up
+from processor.ports.store import Applied, Identity, LookupResult, SnapshotPage
+from processor.run import assembly
+from processor.run.process import Service
+from processor.telemetry.logs import set_up
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from confluent_kafka import Producer
 
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
 
 EVENT_BYTES = 209
 CHUNK = 20_000

@@ -1,3 +1,1 @@
-"""Thin shells around the world: ``log`` and ``store`` say what the processor needs of Kafka and Redis; ``kafka``,
-``redis`` and ``memory`` give it. ``codec`` and ``avro`` are what events look like on the wire.
-"""
+"""The ports on real systems: ``kafka`` and ``redis``; ``memory`` for the embedded mode and the simulation; ``avro``."""

@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 
 from processor.core.errors import InvalidSettingsError
-from processor.core.stream.events import Reason, RejectedEventError, decode_decision
-
-from .log import RetryableError
+from processor.core.events import Reason, RejectedEventError, decode_decision
+from processor.ports.log import RetryableError
 
 _MAGIC, _HEAD = 0, 5
 _UNKNOWN_SCHEMA = 40403

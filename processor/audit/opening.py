@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
+from processor.config import Config
 from processor.core.errors import InvalidInputError
-from processor.runtime.commands import ConfigFile
-from processor.runtime.config import Config
-from processor.runtime.operations.options import loaded
+from processor.operations.options import loaded
+from processor.run.run_command import ConfigFile
 
 from .replay.rules import Secrets
 from .sources.source import Source, open_source
@@ -66,7 +66,7 @@ def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Pat
         with open_source(recording, names) as source:  # type: ignore[arg-type]
             yield OpenedSource(source, secrets, settings, " ".join(map(str, recording)))
         return
-    from processor.runtime.assembly import client_properties
+    from processor.run.assembly import client_properties
 
     from .sources.cluster import KafkaSource
 

@@ -1,31 +1,28 @@
 """The pure part: no I/O, no clock, no randomness, no logging. Each line below knows only what stands under it.
 
 stream              one partition: records in, decisions and writes out
-watching            drift of the error rates, noticed with a stated rate of false alarms
-learner, together   one learner as an object; many of them at once
-figures             what a person wants to know about a learner
-rules               from counts to who is asked
-counting            what is remembered: integers
-settings            what a person may choose
-cases, advice       what a caller hands in and gets back; what is said about a case
+events              requests, labels and decisions on the wire, and why one is refused
+alerts              drift of the error rates, noticed with a stated rate of false alarms
+learner, metrics    from counts to who is asked; what a person wants to know about a learner
+settings, advice    what a person may choose; what experts said about a case
 exact, errors       arithmetic that is the same on every machine; what can be wrong with what a caller hands in
-compiled            inner loops in Cython, each beside its plain version in the module that calls it
+native              inner loops in Cython, each beside its reference in Python
 
 What stands in ``__all__`` is for whoever uses the learner from Python; ``docs/python.md`` shows it at work.
 """
 
-from .cases import Decision, Request
-from .counting.axes import Axes
-from .counting.codec import decode_state, encode_state
-from .counting.counters import ABSENT, Counters
-from .counting.state import State
 from .errors import GForceError, IncompatibleStateError, InvalidInputError, InvalidSettingsError
-from .figures.metrics import Fairness, fairness
-from .learner import Learner
-from .rules.policies import rule_of
-from .rules.rule import Rule
+from .learner.axes import Axes
+from .learner.batch import IN_FORCE
+from .learner.cases import Decision, Request
+from .learner.codec import decode_state, encode_state
+from .learner.counters import ABSENT, Counters
+from .learner.learner import Learner
+from .learner.policies import rule_of
+from .learner.rule import Rule
+from .learner.state import State
+from .metrics.rates import Fairness, fairness
 from .settings import Balance, Policy, Prior, Settings
-from .together import IN_FORCE
 
 __all__ = [
     "ABSENT",

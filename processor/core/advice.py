@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from . import compiled
+from . import native
 
 CONTENT_BYTES = 4
 
@@ -116,8 +116,8 @@ class Advice(msgspec.Struct, eq=False, gc=False):
 
 def contents(advice: list[Advice], contexts: list[bytes]) -> bytes:
     """The ``content`` of many requests, one after the other."""
-    if compiled.BUILT:
-        return compiled.contents([each._text or each.text for each in advice], contexts, CONTENT_BYTES)
+    if native.BUILT:
+        return native.contents([each._text or each.text for each in advice], contexts, CONTENT_BYTES)
     return b"".join(map(Advice.content, advice, contexts))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from processor.core import Counters, Policy, rule_of
 from processor.core.exact import ONE, Floats, Mask
-from processor.core.rules.rule import Rule
+from processor.core.learner.rule import Rule
 from producers.synthetic import Population
 
 from .simulate import numbered_axes

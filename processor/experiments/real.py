@@ -11,7 +11,7 @@ import numpy as np
 
 from processor.core import Policy
 from processor.core.exact import Floats
-from processor.core.figures.attainable import least_gap
+from processor.core.metrics.attainable import least_gap
 from producers.datasets import Dataset, load
 from producers.synthetic import Cases
 

@@ -8,8 +8,8 @@ from math import isnan, nan
 import msgspec
 import numpy as np
 
-from processor.core.counting.counters import ABSENT
 from processor.core.exact import Floats
+from processor.core.learner.counters import ABSENT
 from processor.core.settings import Prior
 from producers.synthetic import Cases
 

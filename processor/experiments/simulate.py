@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from processor.core import Axes, Counters, Policy, rule_of
-from processor.core.counting.counters import WEIGHT_UNIT
 from processor.core.exact import ONE, Floats, Ints, Parts
-from processor.core.rules.draws import DRAWS, draws
-from processor.core.rules.rule import RequestColumns, Rule
+from processor.core.learner.counters import WEIGHT_UNIT
+from processor.core.learner.draws import DRAWS, draws
+from processor.core.learner.rule import RequestColumns, Rule
 from producers.delays import NEVER
 from producers.synthetic import Cases
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from processor.core import Policy
-from processor.core.figures.attainable import least_fair_loss
+from processor.core.metrics.attainable import least_fair_loss
 from producers.synthetic import Cases, Population, one_cell_experts, paper_population
 
 from . import figures, lineup

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from processor.core import Policy
-from processor.core.figures.attainable import least_fair_loss
+from processor.core.metrics.attainable import least_fair_loss
 from producers.synthetic import Population, paper_population
 
 from . import figures, lineup

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from processor.core.alerts.alerts import WatchSettings
 from processor.core.exact import Ints
-from processor.core.watching.alerts import WatchSettings
 
 from . import watch_figure, watch_learner
 from .parallel import in_parallel

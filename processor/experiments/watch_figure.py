@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from processor.core.alerts.monitor import AlertChange, SequentialTestState, Watch, WatchSettings
 from processor.core.exact import Floats
-from processor.core.watching.watch import AlertChange, SequentialTestState, Watch, WatchSettings
 
 from .figures import canvas
 

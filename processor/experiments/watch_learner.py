@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from processor.core.watching.watch import Watch, WatchSettings
+from processor.core.alerts.monitor import Watch, WatchSettings
 from producers.delays import Delay
 from producers.synthetic import paper_population
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from processor.core.alerts.alerts import WatchSettings
 from processor.core.exact import Floats, Ints
-from processor.core.watching.alerts import WatchSettings
 
 from .wealth import Streams, ZTest, draw_pairs
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.sequential_tests import LARGEST, RATES
 from processor.core.exact import Floats, Ints, Mask
-from processor.core.watching.alerts import WatchSettings
-from processor.core.watching.bets import LARGEST, RATES
 
 BLOCK = 200
 """Pairs drawn at a time."""

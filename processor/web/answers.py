@@ -9,8 +9,8 @@ import msgspec
 
 from processor import __version__
 from processor.core.stream.delays import DELAY_BOUNDS
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS, Estimate, History, TenantFigures, TimeSeries
-from processor.runtime.telemetry.status import PartitionStatus, Status
+from processor.telemetry.figures import EQUALIZED_ODDS, Estimate, History, TenantFigures, TimeSeries
+from processor.telemetry.status import PartitionStatus, Status
 
 UNKNOWN = Estimate(float("nan"), float("nan"), float("nan"))
 

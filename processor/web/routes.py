@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from processor.runtime.telemetry.guard import needs_token, problem
-from processor.runtime.telemetry.sharing import Shared
+from processor.telemetry.guard import needs_token, problem
+from processor.telemetry.sharing import Shared
 
 from .answers import overview, since, tenant_page
 from .files import PAGE, File, page_files

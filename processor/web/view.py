@@ -6,8 +6,8 @@ from typing import Protocol
 
 from starlette.requests import Request
 
-from processor.runtime.telemetry.figures import History, TenantFigures
-from processor.runtime.telemetry.status import Status
+from processor.telemetry.figures import History, TenantFigures
+from processor.telemetry.status import Status
 
 
 class View(Protocol):

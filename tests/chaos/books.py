@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from processor.core.counting.axes import Axes
-from processor.core.counting.counters import ABSENT, Counters
-from processor.core.rules.draws import draws
-from processor.core.rules.policies import rule_of
-from processor.core.rules.rule import RequestColumns
+from processor.core.learner.axes import Axes
+from processor.core.learner.counters import ABSENT, Counters
+from processor.core.learner.draws import draws
+from processor.core.learner.policies import rule_of
+from processor.core.learner.rule import RequestColumns
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.tenant import TenantSettings
-from processor.runtime.loop.topics import TopicNames
+from processor.service.topics import TopicNames
 
 from .plain_watch import PlainWatch, Terms
 from .topics import Contents, Seen

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from processor.core.exact import ONE
-from processor.core.figures.bounds import delayed_regret, paper_bounds
-from processor.core.rules.policies import rule_of
+from processor.core.learner.policies import rule_of
+from processor.core.metrics.bounds import delayed_regret, paper_bounds
 
 from .books import IN_FORCE, Book, Books, Case
 

@@ -19,8 +19,8 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from processor.runtime.assembly import tenant_settings_of, topics_of
-from processor.runtime.loop.topics import TopicNames
+from processor.run.assembly import tenant_settings_of, topics_of
+from processor.service.topics import TopicNames
 
 from .books import Books, keep_books
 from .expected import Name, Series, partition_series, tenant_series

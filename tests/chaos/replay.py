@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import Store
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord, Range, decisions_digest, digest, record_hash, state_digest
 from processor.core.stream.partition import Partition, partition_from_fields
@@ -26,20 +25,21 @@ from processor.core.stream.step import (
     step,
 )
 from processor.core.stream.writes import SetEntry, SetField, SetSlab, unpack
-from processor.runtime.loop.topics import TopicNames
+from processor.ports.store import Store
+from processor.service.topics import TopicNames
 
 from .topics import Contents
 
 TOKEN = b"verification"
 
 
-class Differs(Exception):
+class DiffersError(Exception):
     """What was recorded is not what is recomputed."""
 
 
 def _same(true: bool, what: str) -> None:
     if not true:
-        raise Differs(what)
+        raise DiffersError(what)
 
 
 class Replay:
@@ -58,7 +58,7 @@ class Replay:
         self.batches = 0
 
     def run(self) -> Partition:
-        """The partition at the end of its journal; raises ``Differs`` at the first thing that is not as recorded."""
+        """The partition at the end of its journal; raises ``DiffersError`` at the first thing that differs."""
         decisions: list[bytes] = []
         for entry in self._contents.of(self._topics.journal, self.number):
             record = JournalRecord.decode(entry.value)

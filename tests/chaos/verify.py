@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
-from processor.adapters.store import Store
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
 from processor.core.stream.tenant import Tenant
-from processor.runtime.assembly import store_of, stream_settings, topics_of
+from processor.ports.store import Store
+from processor.run.assembly import store_of, stream_settings, topics_of
 
-from .replay import Differs, Replay
+from .replay import DiffersError, Replay
 from .topics import Contents, read_all
 from .workload import Expected
 from .world import PARTITIONS, World
@@ -107,7 +107,7 @@ def _check_state(verdict: Verdict, world: World, contents: Contents, store: Stor
         try:
             recomputed.append(replay.run())
             stored.append(replay.compare_store(store))
-        except Differs as difference:
+        except DiffersError as difference:
             verdict.differences.append(f"partition {number}: {difference}")
         verdict.batches += replay.batches
     for where, partitions in (("recomputed", recomputed), ("Redis", stored)):

@@ -24,8 +24,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from processor.adapters.kafka.admin import Topic, create_topics
-from processor.runtime.assembly import topics_of
-from processor.runtime.config import Config, load
+from processor.config import Config, load
+from processor.run.assembly import topics_of
 from tests.servers.broker import Broker
 from tests.servers.redis_server import RedisCluster, RedisServer
 

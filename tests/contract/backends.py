@@ -10,8 +10,8 @@ import pytest
 
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore, script
-from processor.adapters.store import Applied, Identity, LookupResult, Store
 from processor.core.stream.writes import Write, Writes, unpack
+from processor.ports.store import Applied, Identity, LookupResult, Store
 
 OURS, THEIRS = b"\x00our token\xff", b"their token"
 NASTY = [b"\x00" * 16, b"\n\r\n" * 5 + b"\n", b"\xff" * 16, b"{}:*?[a-z] 'id\"\\"]

@@ -10,7 +10,7 @@ import pytest
 
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Store
+from processor.ports.store import Store
 from tests.servers import redis_server
 from tests.servers.redis_server import RedisCluster, RedisServer
 

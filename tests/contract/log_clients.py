@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from processor.adapters.log import Input, Output, Reader, TopicPartition
+from processor.ports.log import Input, Output, Reader, TopicPartition
 
 from .worlds import Diary, World, eventually, poll_until
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import Committed, FencedError, TopicPartition
+from processor.ports.log import Committed, FencedError, TopicPartition
 
 from .log_clients import commit_value, joined, open_it, opened, values
 from .worlds import Diary, World, eventually, poll_until

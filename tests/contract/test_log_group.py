@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import Committed, FencedError, OperatorActionRequiredError, TopicPartition
+from processor.ports.log import Committed, FencedError, OperatorActionRequiredError, TopicPartition
 
 from .log_clients import joined, opened
 from .worlds import Diary, World, poll_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import OperatorActionRequiredError, Record, TopicPartition
+from processor.ports.log import OperatorActionRequiredError, Record, TopicPartition
 
 from .log_clients import commit_value, joined, opened
 from .worlds import World, flat, poll_until

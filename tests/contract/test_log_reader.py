@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from processor.adapters.log import TopicPartition
+from processor.ports.log import TopicPartition
 
 from .log_clients import bounds, commit_value, opened
 from .worlds import World, eventually

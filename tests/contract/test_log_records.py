@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Headers, Record, TopicPartition
-from processor.core.stream.partitioning import murmur2, partition_of
+from processor.core.stream.partitioner import murmur2, partition_of
+from processor.ports.log import Headers, Record, TopicPartition
 
 from .log_clients import commit_value, joined, opened, values
 from .worlds import World, eventually, poll_until

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from processor.adapters.log import Committed, RetryableError, TopicPartition
+from processor.ports.log import Committed, RetryableError, TopicPartition
 
 from .log_clients import bounds, commit_value, joined, opened, values
 from .worlds import World, eventually

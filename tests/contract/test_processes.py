@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from processor.adapters.memory.processes import MemoryProcesses
-from processor.adapters.processes import EXPIRY_MS, FORM, ForeignProcess, Process, Processes, read
 from processor.adapters.redis.processes import RedisProcesses
-from processor.adapters.store import StoreUnavailableError, StoreUnusableError
+from processor.ports.processes import EXPIRY_MS, FORM, ForeignProcess, Process, Processes, read
+from processor.ports.store import StoreUnavailableError, StoreUnusableError
 from tests.servers.redis_server import RedisCluster, RedisServer, free_port
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import StoreUnavailableError, StoreUnusableError
 from processor.core.stream.writes import SetField
+from processor.ports.store import StoreUnavailableError, StoreUnusableError
 from tests.servers import redis_server
 from tests.servers.redis_server import RedisServer
 

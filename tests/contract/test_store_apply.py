@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.store import Applied, Store
 from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlab, SetEntry, SetField, SetSlab
+from processor.ports.store import Applied, Store
 
 from .backends import NASTY, OURS, Backend, at, content, number, packed, waiting, whole
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from processor.adapters.store import Store, StoreFencedError
 from processor.core.stream.writes import SetEntry, SetField
+from processor.ports.store import Store, StoreFencedError
 
 from .backends import OURS, THEIRS, Backend, at, number, packed, whole
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from processor.adapters.store import StoreUnavailableError, StoreUnusableError
 from processor.core.stream.writes import SetEntry, SetField, SetSlab
+from processor.ports.store import StoreUnavailableError, StoreUnusableError
 from tests.servers.redis_server import RedisCluster, RedisServer
 
 from .backends import LEFT_OPEN, OURS, at, content, number, opened, packed, waiting, whole

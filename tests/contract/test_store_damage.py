@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Applied, Store, StoreDamagedError
 from processor.core.stream.expiry import due_slots, ids_of
 from processor.core.stream.writes import DeleteEntry, SetEntry, SetField, SetSlab
+from processor.ports.store import Applied, Store, StoreDamagedError
 from tests.servers.redis_server import RedisServer
 
 from .backends import OURS, Backend, at, number, packed, waiting

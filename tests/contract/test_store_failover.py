@@ -12,8 +12,8 @@ from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnecti
 
 from processor.adapters.redis.connecting import Address, RedisConnection
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Applied, StoreUnavailableError, StoreUnusableError
 from processor.core.stream.writes import SetEntry, SetField
+from processor.ports.store import Applied, StoreUnavailableError, StoreUnusableError
 from tests.servers import redis_server
 from tests.servers.redis_server import RedisPair, RedisServer, Sentinels, free_port
 from tests.servers.tcp_proxy import TcpProxy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import StoreFencedError
 from processor.core.stream.writes import DeleteEntry, DropSlab, SetEntry, SetField, SetSlab
+from processor.ports.store import StoreFencedError
 
 from .backends import OURS, THEIRS, at, number, packed, waiting
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import Applied, Store
 from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlab, SetEntry, SetField, SetSlab, Write
+from processor.ports.store import Applied, Store
 
 from .backends import NASTY, OURS, Backend, at, content, number, packed, whole
 

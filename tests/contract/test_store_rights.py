@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from processor.adapters.processes import Process
 from processor.adapters.redis.processes import RedisProcesses
 from processor.adapters.redis.store import RedisStore
-from processor.adapters.store import Applied
 from processor.core.stream.writes import SetEntry, SetField, SetSlab
+from processor.ports.processes import Process
+from processor.ports.store import Applied
 from tests.servers.redis_server import RedisCluster
 from tests.servers.secured import MANUAL
 

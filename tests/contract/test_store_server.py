@@ -11,7 +11,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from processor.adapters.redis import store as redis_store
-from processor.adapters.store import (
+from processor.core.stream.writes import SetEntry, SetField
+from processor.ports.store import (
     Applied,
     LookupResult,
     Store,
@@ -21,7 +22,6 @@ from processor.adapters.store import (
     StoreUnavailableError,
     StoreUnusableError,
 )
-from processor.core.stream.writes import SetEntry, SetField
 from tests.servers.redis_server import RedisServer
 
 from .backends import OURS, THEIRS, at, content, number, opened, packed, unclaimed, whole

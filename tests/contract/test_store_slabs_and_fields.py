@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.store import Applied, Store, StoreFencedError, StoreUnavailableError
 from processor.core.stream.writes import DropSlab, SetEntry, SetField, SetSlab
+from processor.ports.store import Applied, Store, StoreFencedError, StoreUnavailableError
 
 from .backends import OURS, THEIRS, at, content, number, packed, waiting, whole
 

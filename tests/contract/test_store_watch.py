@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from processor.adapters.store import StoreUnavailableError
-from processor.runtime.store_watch import StoreWatch
-from processor.runtime.telemetry.logs import LOGGER
+from processor.ports.store import StoreUnavailableError
+from processor.run.store_watch import StoreWatch
+from processor.telemetry.logs import LOGGER
 from tests.servers.redis_server import RedisCluster, RedisServer
 
 from .backends import close_what_was_opened as close_what_was_opened

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Protocol, TypeVar
 
-from processor.adapters.log import (
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.ports.log import (
     Input,
     Listener,
     Membership,
@@ -18,8 +20,6 @@ from processor.adapters.log import (
     RetryableError,
     TopicPartition,
 )
-from processor.adapters.memory.broker import MemoryBroker
-from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 
 DEADLINE = 30.0
 T = TypeVar("T")

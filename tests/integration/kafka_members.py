@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import Membership, Record, TopicPartition
+from processor.ports.log import Membership, Record, TopicPartition
 from tests.contract.worlds import flat
 from tests.servers.kafka_world import KafkaWorld
 

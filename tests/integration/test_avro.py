@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from processor.adapters.avro import schema_text
-from processor.core.stream.events import Reason
+from processor.core.events import Reason
 from tests.servers.processor_process import Deployment, Found, eventually
 from tests.servers.schema_registry import SchemaRegistry
 

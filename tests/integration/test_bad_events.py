@@ -9,8 +9,8 @@ from hashlib import sha256
 from typing import NamedTuple
 from uuid import uuid4
 
-from processor.core.stream.events import Reason
-from processor.core.stream.partitioning import partition_of
+from processor.core.events import Reason
+from processor.core.stream.partitioner import partition_of
 from tests.servers.processor_process import Deployment, Found, Place, ProcessorProcess, eventually
 from tests.unit.bad_events import BAD_EVENTS
 

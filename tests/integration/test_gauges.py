@@ -10,15 +10,15 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from processor.adapters.log import TopicPartition
 from processor.adapters.memory.log import MemoryReader
-from processor.runtime.assembly import tenant_settings_of
-from processor.runtime.config import load
-from processor.runtime.embedded import PARTITIONS, embedded
-from processor.runtime.loop.topics import TopicNames
-from processor.runtime.telemetry.metrics import StatusCollector
-from processor.runtime.telemetry.observer import Observer
-from processor.runtime.telemetry.status import status_of
+from processor.config import load
+from processor.embedded.embedded import PARTITIONS, embedded
+from processor.ports.log import TopicPartition
+from processor.run.assembly import tenant_settings_of
+from processor.service.topics import TopicNames
+from processor.telemetry.metrics import StatusCollector
+from processor.telemetry.observer import Observer
+from processor.telemetry.status import status_of
 from tests.chaos.books import Books, keep_books
 from tests.chaos.gauges import compare_with
 from tests.chaos.topics import Contents, Seen

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from processor.runtime.operations.skipping import SkipAnswer, Skipping, skipped
+from processor.operations.skipping import SkipAnswer, Skipping, skipped
 from tests.servers.processor_process import Deployment, Place, ProcessorProcess, eventually
 
 from .test_audit import document
@@ -113,7 +113,7 @@ def log_lines(processor: ProcessorProcess, event: str) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Stuck:
+class StuckError:
     """A processor of two partitions, with a batch of requests [0] that its client cannot make anything of."""
 
     deployment: Deployment
@@ -152,7 +152,7 @@ class Stuck:
         assert log_lines(self.processor, "moves again")
 
 
-def stuck(deployment: Deployment, sizes: list[int], kafka: dict[str, object]) -> Stuck:
+def stuck(deployment: Deployment, sizes: list[int], kafka: dict[str, object]) -> StuckError:
     """``sizes`` are those of the records in the batch, in megabytes."""
     sections = {"kafka": kafka, "processing": {"stall_seconds": STALL}}
     processor = deployment.processor(sections=sections).start_ready()
@@ -166,7 +166,7 @@ def stuck(deployment: Deployment, sizes: list[int], kafka: dict[str, object]) ->
     deployment.send("requests", sent.some(tenants[0]), partition=0)
     late = sent.wanted[-2:]
     del sent.wanted[-2:]
-    return Stuck(deployment, processor, sent, tenants, first, after, late)
+    return StuckError(deployment, processor, sent, tenants, first, after, late)
 
 
 def test_what_the_client_cannot_fetch_is_reported_and_skipped_by_a_person(

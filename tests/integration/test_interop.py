@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from processor.core.stream.events import Reason
-from processor.core.stream.partitioning import partition_of
+from processor.core.events import Reason
+from processor.core.stream.partitioner import partition_of
 from tests.servers.processor_process import DEADLINE, Deployment, Place, eventually
 
 MURMUR2 = ("-X", "partitioner=murmur2_random")

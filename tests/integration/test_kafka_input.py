@@ -8,7 +8,7 @@ import pytest
 
 from processor.adapters.kafka.admin import delete_records
 from processor.adapters.kafka.input import KafkaInput
-from processor.adapters.log import Committed, OperatorActionRequiredError, Record, RetryableError, TopicPartition
+from processor.ports.log import Committed, OperatorActionRequiredError, Record, RetryableError, TopicPartition
 from tests.contract.worlds import flat, named
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import SESSION, KafkaWorld

@@ -11,7 +11,8 @@ import pytest
 
 from processor.adapters.kafka.admin import Topic, create_topics
 from processor.adapters.kafka.output import KafkaOutput
-from processor.adapters.log import (
+from processor.core.stream.partitioner import partition_of
+from processor.ports.log import (
     Committed,
     CommitUnknownError,
     FencedError,
@@ -22,7 +23,6 @@ from processor.adapters.log import (
     TopicPartition,
     TransactionAbortedError,
 )
-from processor.core.stream.partitioning import partition_of
 from tests.contract.worlds import flat
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import KafkaWorld

@@ -7,7 +7,7 @@ import pytest
 from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.kafka.output import KafkaOutput
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import OperatorActionRequiredError, RetryableError
+from processor.ports.log import OperatorActionRequiredError, RetryableError
 from tests.contract.worlds import named
 from tests.servers.kafka_world import KafkaWorld
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from processor.adapters.kafka.admin import Topic, create_topics, delete_records, describe_topics
-from processor.adapters.log import OperatorActionRequiredError, TopicPartition
+from processor.ports.log import OperatorActionRequiredError, TopicPartition
 from tests.servers.kafka_world import KafkaWorld
 
 from .kafka_members import comes_to_hold, poll_until

@@ -12,9 +12,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from processor.runtime.config.values import Secret
-from processor.runtime.operations.acknowledgement import AcknowledgementAnswer, acknowledged
-from processor.runtime.telemetry.catalogue import CATALOGUE
+from processor.config.values import Secret
+from processor.operations.acknowledgement import AcknowledgementAnswer, acknowledged
+from processor.telemetry.catalogue import CATALOGUE
 from tests.servers.processor_process import Deployment, ProcessorProcess, clean_environment, eventually
 
 HOSTILE = '<script>alert(1)</script> "} gforce_ready 7'

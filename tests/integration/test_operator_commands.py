@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 
 from processor.adapters.kafka.admin import Topic, create_topics, delete_records
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import TopicPartition
 from processor.cli import app
 from processor.core.errors import GForceError
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.partitioning import partition_of
-from processor.runtime.assembly import worker_of
-from processor.runtime.commands import load
-from processor.runtime.loop.worker import Worker
+from processor.core.stream.partitioner import partition_of
+from processor.ports.log import TopicPartition
+from processor.run.assembly import worker_of
+from processor.run.run_command import load
+from processor.service.worker import Worker
 from tests.servers.broker import Broker
 from tests.servers.kafka_world import KafkaWorld
 from tests.servers.processor_process import toml

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from processor.core.stream.events import Reason
-from processor.core.stream.partitioning import partition_of
+from processor.core.events import Reason
+from processor.core.stream.partitioner import partition_of
 from tests.servers import redis_server
 from tests.servers.broker import Broker
 from tests.servers.processor_process import ROOT, Deployment, Place, ProcessorProcess, clean_environment, eventually

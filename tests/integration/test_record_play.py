@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 from processor.adapters.kafka.admin import Topic, create_topics, delete_records
 from processor.adapters.kafka.group import KafkaGroup
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import Committed, Record, TopicPartition
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import KafkaSource
 from processor.audit.sources.manifest import verify_manifest
@@ -34,6 +33,7 @@ from processor.cli import app
 from processor.core.errors import GForceError
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord, Range, digest
+from processor.ports.log import Committed, Record, TopicPartition
 from tests.servers.broker import Broker
 from tests.servers.processor_process import DEADLINE, Deployment, clean_environment, eventually, toml
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from processor.adapters.kafka.admin import delete_records
-from processor.adapters.log import TopicPartition
+from processor.ports.log import TopicPartition
 from tests.servers import redis_server
 from tests.servers.broker import available
 from tests.servers.processor_process import ROLES, Deployment, ProcessorProcess, clean_environment, eventually

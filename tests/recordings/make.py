@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from processor.runtime import config as configuration
+from processor import config as configuration
 
 from .stream import SHAPES, MemorySource, Running, events
 from .writing import write_recording

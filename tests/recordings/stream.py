@@ -9,16 +9,16 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
-from processor.adapters.log import Committed, Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory.store import MemoryStore
 from processor.audit.sources.source import ROLES, Role
+from processor.config import Config
 from processor.core.stream.identity import GENESIS, Identity
-from processor.core.stream.partitioning import partition_of
-from processor.runtime.assembly import stream_settings, topics_of
-from processor.runtime.config import Config
-from processor.runtime.loop.worker import LoopSettings, Worker
+from processor.core.stream.partitioner import partition_of
+from processor.ports.log import Committed, Record, TopicPartition
+from processor.run.assembly import stream_settings, topics_of
+from processor.service.worker import LoopSettings, Worker
 
 START = 1_700_000_000_000
 GROUP = "gforce"

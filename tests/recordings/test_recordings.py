@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from processor import config as configuration
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import audit
 from processor.audit.verify.result import AuditOptions
-from processor.runtime import config as configuration
 from tests.unit.either_way import loops as loops
 
 HERE = Path(__file__).parent

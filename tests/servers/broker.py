@@ -59,7 +59,7 @@ class Listener(NamedTuple):
     port: int
 
 
-class Unsupported(RuntimeError):
+class UnsupportedError(RuntimeError):
     """This kind of broker cannot be killed or restarted."""
 
 
@@ -139,7 +139,7 @@ class _Address:
         _wait_for(self.bootstrap, lambda: None)
 
     def kill(self) -> None:
-        raise Unsupported("the broker of KAFKA_BOOTSTRAP is not ours to kill; unset it to start one here")
+        raise UnsupportedError("the broker of KAFKA_BOOTSTRAP is not ours to kill; unset it to start one here")
 
     def stop(self) -> None:
         pass

@@ -11,7 +11,7 @@ from processor.adapters.kafka.admin import Topic, create_topics
 from processor.adapters.kafka.input import KafkaInput
 from processor.adapters.kafka.output import KafkaOutput
 from processor.adapters.kafka.reader import KafkaReader
-from processor.adapters.log import Listener, TopicPartition
+from processor.ports.log import Listener, TopicPartition
 from tests.contract.worlds import named
 
 # Short, because a static member that leaves is missed only when its session ends.

@@ -32,7 +32,7 @@ from confluent_kafka import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from processor.adapters.kafka.admin import Topic, create_topics
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
 
 from .redis_server import free_port
 

@@ -11,14 +11,14 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from processor.adapters.log import Committed, TopicPartition
 from processor.adapters.memory.broker import Group, MemoryBroker, MemoryPartition
 from processor.adapters.memory.store import MemoryStore
 from processor.core.stream.journal import ChangelogRecord
-from processor.runtime.loop.topics import TopicNames
+from processor.ports.log import Committed, TopicPartition
+from processor.service.topics import TopicNames
 
 if TYPE_CHECKING:
-    from processor.runtime.loop.worker import Worker
+    from processor.service.worker import Worker
 
 ACCIDENTS = {
     "delete_entries": 0.008,

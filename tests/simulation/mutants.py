@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from processor.adapters.log import Committed, Membership, OperatorActionRequiredError, Output, TopicPartition
-from processor.adapters.store import Applied, Identity, LookupResult, StoreUnusableError
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord, JournalRecord
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import SLOTS_PER_BATCH, InputRecord, StepResult, due_slot
-from processor.runtime.loop.anchor import CommittedState, CommittedStates
-from processor.runtime.loop.batches import BatchLookup, PreparedBatch
-from processor.runtime.loop.intake import InputBuffers
-from processor.runtime.loop.recovery import RecoveredPartition, Recovery
-from processor.runtime.loop.transactions import Transactions
-from processor.runtime.loop.worker import AssignedPartition, Worker
+from processor.ports.log import Committed, Membership, OperatorActionRequiredError, Output, TopicPartition
+from processor.ports.store import Applied, Identity, LookupResult, StoreUnusableError
+from processor.service.batches import BatchLookup, PreparedBatch
+from processor.service.buffers import InputBuffers
+from processor.service.committed import CommittedState, CommittedStates
+from processor.service.recovery import RecoveredPartition, Recovery
+from processor.service.transaction import Transactions
+from processor.service.worker import AssignedPartition, Worker
 
 from .world import World
 

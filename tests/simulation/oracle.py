@@ -6,7 +6,6 @@ import json
 from base64 import b64decode
 from collections import Counter
 
-from processor.adapters.log import Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryReader
 from processor.adapters.memory.store import MemoryStore
@@ -26,20 +25,21 @@ from processor.core.stream.step import (
     split_by_source,
     step,
 )
-from processor.runtime.loop.topics import TopicNames
+from processor.ports.log import Record, TopicPartition
+from processor.service.topics import TopicNames
 
 from .workload import Workload
 
 TOKEN = b"oracle"
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """The contract is broken."""
 
 
 def must(true: bool, message: str) -> None:
     if not true:
-        raise Violation(message)
+        raise ViolationError(message)
 
 
 class Oracle:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from random import Random
 
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
 
 LABELS = ("deny", "grant")
 

@@ -17,7 +17,15 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-from processor.adapters.log import (
+from processor.adapters.memory.broker import MemoryBroker
+from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.adapters.memory.store import MemoryStore
+from processor.core.alerts.alerts import WatchSettings
+from processor.core.events import Limits
+from processor.core.settings import Policy, Settings
+from processor.core.stream.step import StreamSettings
+from processor.core.stream.tenant import TenantSettings
+from processor.ports.log import (
     CommitUnknownError,
     Input,
     LogError,
@@ -27,10 +35,7 @@ from processor.adapters.log import (
     RetryableError,
     TopicPartition,
 )
-from processor.adapters.memory.broker import MemoryBroker
-from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
-from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import (
+from processor.ports.store import (
     Applied,
     Identity,
     LookupResult,
@@ -39,16 +44,11 @@ from processor.adapters.store import (
     StoreError,
     StoreUnavailableError,
 )
-from processor.core.settings import Policy, Settings
-from processor.core.stream.events import Limits
-from processor.core.stream.step import StreamSettings
-from processor.core.stream.tenant import TenantSettings
-from processor.core.watching.alerts import WatchSettings
-from processor.runtime.loop.topics import TopicNames
-from processor.runtime.loop.worker import LoopSettings, Worker
+from processor.service.topics import TopicNames
+from processor.service.worker import LoopSettings, Worker
 
 from .accidents import Accidents
-from .oracle import Oracle, Violation, must
+from .oracle import Oracle, ViolationError, must
 from .workload import LABELS, workload
 
 TOPICS = TopicNames("requests", "feedback", "decisions", "journal", "changelog", "dead-letters", "alerts")
@@ -281,7 +281,7 @@ class World:
                 worker.run_once(0.0)
             except (LogError, StoreError) as error:
                 if isinstance(error, OperatorActionRequiredError) and self.accidents is None:
-                    raise Violation(f"a processor stopped: {error}") from error
+                    raise ViolationError(f"a processor stopped: {error}") from error
                 return  # as an unhandled error would: the process ends and is started again
             if self.now % 7 == 0:  # without the generator, so that a seed keeps its history whatever is acknowledged
                 self._acknowledge(worker)
@@ -291,7 +291,7 @@ class World:
         if event == "quarantined":
             number, why = int(str(details["partition"])), str(details["why"])
             if self.accidents is None or not self.accidents.expects(number, why):
-                raise Violation(f"partition {number} was quarantined: {why}")
+                raise ViolationError(f"partition {number} was quarantined: {why}")
             self.accidents.quarantined[number] = why
 
     @staticmethod
@@ -490,7 +490,7 @@ class World:
                 return
             if self.accidents is not None and turn >= PERSON_COMES and turn % 50 == 0:
                 self._mend(self.accidents, turn)
-        raise Violation("it does not come to an end: " + ", ".join(f"{p.name} at {p.at}" for p in self.processes))
+        raise ViolationError("it does not come to an end: " + ", ".join(f"{p.name} at {p.at}" for p in self.processes))
 
     def _mend(self, accidents: Accidents, turn: int) -> None:
         """Nobody has looked after a quarantined partition so far: the others must be through all the same."""
@@ -535,7 +535,7 @@ def trial(world: World) -> str:
     """What a run breaks; empty if the contract holds. An error of the processor's own breaks it too."""
     try:
         world.run()
-    except Violation as violation:
+    except ViolationError as violation:
         return str(violation)
     except Exception as error:
         return f"{type(error).__name__}: {error}"

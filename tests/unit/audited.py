@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from processor.adapters.log import Record
+from processor import config as configuration
 from processor.audit.replay.findings import Finding
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Role
 from processor.audit.verify.audit import Audit, audit
 from processor.audit.verify.result import AuditOptions
-from processor.runtime import config as configuration
-from processor.runtime.config import Config
+from processor.config import Config
+from processor.ports.log import Record
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
 CONFIG = Path(__file__).parents[1] / "recordings" / "gforce.toml"

@@ -10,8 +10,8 @@ import fastavro
 import pytest
 
 from processor.adapters.avro import AvroCodec, AvroOptions, schema_text
-from processor.adapters.log import Record
-from processor.core.stream.events import RejectedEventError
+from processor.core.events import RejectedEventError
+from processor.ports.log import Record
 from tests.servers.schema_registry import SchemaRegistry
 
 OPTIONS = AvroOptions("requests", "feedback", "decisions")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from processor.core.stream.events import Limits, Reason
+from processor.core.events import Limits, Reason
 
 REQUEST: dict[str, Any] = {"tenant": "bank", "decision_id": "loan-1", "group": "A", "predictions": {"m": "true"}}
 FEEDBACK: dict[str, Any] = {"tenant": "bank", "decision_id": "loan-1", "label": "true"}

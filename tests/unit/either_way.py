@@ -1,4 +1,4 @@
-"""Whatever module imports ``loops`` runs twice: with the inner loops compiled, and with their plain versions."""
+"""Whatever module imports ``loops`` runs twice: with the inner loops native, and with their plain versions."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from unittest.mock import patch
 
 import pytest
 
-from processor.core import compiled
+from processor.core import native
 
-BUILT = compiled.BUILT
+BUILT = native.BUILT
 
 
-def need_compiled() -> None:
+def need_native() -> None:
     if not BUILT and os.environ.get("CI"):
-        pytest.fail(compiled.REMEDY)
+        pytest.fail(native.REMEDY)
     if not BUILT:
-        pytest.skip("no compiled inner loops here")
+        pytest.skip("no native inner loops here")
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    with patch.object(compiled, "BUILT", False):
+    with patch.object(native, "BUILT", False):
         yield
 
 
-@pytest.fixture(scope="module", params=["compiled", "plain"], autouse=True)
+@pytest.fixture(scope="module", params=["native", "plain"], autouse=True)
 def loops(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.param == "compiled":
-        need_compiled()
+    if request.param == "native":
+        need_native()
         yield
     else:
         with plainly():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from processor.adapters.log import Committed, Membership, Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.ports.log import Committed, Membership, Record, TopicPartition
 from tests.contract.worlds import Diary, flat, named
 
 IN, LABELS, OUT, LOG = (

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from processor.core import Request
+from processor.core.alerts.alerts import WatchSettings
 from processor.core.settings import Policy, Settings
 from processor.core.stream.delays import DELAY_BOUNDS, bucket_of
 from processor.core.stream.identity import Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.tenant import Tenant, TenantSettings
-from processor.core.watching.alerts import WatchSettings
-from processor.runtime.telemetry.status import Status
+from processor.telemetry.status import Status
 
 DAY = 86_400_000
 NOW = 20_003 * DAY + DAY // 2

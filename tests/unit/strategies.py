@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from processor.core import ABSENT, Axes, Counters, State
 from processor.core.exact import Floats, Ints
-from processor.core.rules.problems import Problem
+from processor.core.learner.objectives import Problem
 
 
 @dataclass(frozen=True)

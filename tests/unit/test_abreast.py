@@ -12,18 +12,18 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from processor.adapters.log import Record
-from processor.audit.replay import abreast as side_by_side
+from processor import config as configuration
+from processor.audit.replay import interleave as side_by_side
 from processor.audit.replay import replay as replaying
-from processor.audit.replay.abreast import MOST, Stepping, interleave_partitions
-from processor.audit.replay.mirror import MemoryState
+from processor.audit.replay.interleave import MOST, Stepping, interleave_partitions
+from processor.audit.replay.memory_state import MemoryState
 from processor.audit.sources.source import RecordingError, Role
 from processor.audit.verify.audit import Audit, audit, shared_out
 from processor.audit.verify.result import AuditOptions
-from processor.core.cases import Drawn
+from processor.core.learner.cases import Drawn
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import Partition
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
 from processor.core.stream.step import (
     SLOTS_PER_BATCH,
     YOUNG_CHUNK,
@@ -37,8 +37,8 @@ from processor.core.stream.step import (
     split_by_source,
     steps,
 )
-from processor.runtime import config as configuration
-from processor.runtime.assembly import stream_settings
+from processor.ports.log import Record
+from processor.run.assembly import stream_settings
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
 from .audited import CONFIG, SEEDS, changed, is_request, load

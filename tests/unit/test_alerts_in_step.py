@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 import schemas
+from processor.core.alerts.alert_events import AlertEvent
+from processor.core.alerts.alerts import WatchSettings
 from processor.core.settings import Settings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import partition_from_fields
 from processor.core.stream.step import StepResult
 from processor.core.stream.tenant import TenantSettings
-from processor.core.watching.alert_events import AlertEvent
-from processor.core.watching.alerts import WatchSettings
 
 from .either_way import loops as loops
 from .test_step import TOKEN, Bench, rules

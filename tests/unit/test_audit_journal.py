@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from processor.adapters.log import Record
 from processor.audit.replay.replay import Replay
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Role
 from processor.core.stream.journal import JournalRecord
+from processor.ports.log import Record
 from tests.recordings.stream import MemorySource
 
 from .audited import SEEDS, changed, only, run

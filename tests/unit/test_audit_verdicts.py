@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from processor.adapters.log import Record, TopicPartition
+from processor import config as configuration
 from processor.audit.recording.plan import RecordingOrder, _resumed
 from processor.audit.recording.ranges import Stretch
 from processor.audit.replay.rules import Secrets
@@ -21,7 +21,7 @@ from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import Audit, audit
 from processor.audit.verify.result import AuditOptions
 from processor.cli import app
-from processor.runtime import config as configuration
+from processor.ports.log import Record, TopicPartition
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 from tests.recordings.writing import write_plain, write_recording
 

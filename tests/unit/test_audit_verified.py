@@ -6,12 +6,12 @@ from copy import deepcopy
 
 from msgspec.structs import replace
 
-from processor.adapters.log import Record
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets, digest_of
 from processor.audit.replay.snapshots import start_at
 from processor.core.stream.journal import state_digest
-from processor.runtime.assembly import tenant_settings_of
+from processor.ports.log import Record
+from processor.run.assembly import tenant_settings_of
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
 from .audited import SEEDS, TENANTS, load, only, run

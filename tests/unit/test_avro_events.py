@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import schemas
 from processor.adapters.avro import AvroCodec, schema_text
-from processor.core.stream.events import DecisionEvent, Limits, decode_request, encode_decision
+from processor.core.events import DecisionEvent, Limits, decode_request, encode_decision
 from tests.servers.schema_registry import SchemaRegistry
 
 from .avro_codecs import REQUEST, framed

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.adapters.avro import AvroCodec, schema_text
-from processor.adapters.codec import raw_of
-from processor.core.stream.events import Limits, Reason, RejectedEventError, decode_request
+from processor.core.events import Limits, Reason, RejectedEventError, decode_request
 from processor.core.stream.step import FEEDBACK
+from processor.ports.codec import raw_of
 from tests.servers.schema_registry import SchemaRegistry
 
 from .avro_codecs import REQUEST, SECRET, framed, payload, record, refusal

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from processor.adapters.avro import AvroCodec, AvroOptions, schema_text
-from processor.adapters.log import RetryableError
 from processor.core.errors import InvalidSettingsError
-from processor.core.stream.events import DecisionEvent, Reason, encode_decision
+from processor.core.events import DecisionEvent, Reason, encode_decision
+from processor.ports.log import RetryableError
 from tests.servers.schema_registry import SchemaRegistry
 
 from .avro_codecs import OPTIONS, REQUEST, SECRET, framed, opened, refusal

@@ -12,17 +12,17 @@ import msgspec
 import pytest
 
 from processor.adapters.avro import AvroCodec, schema_text
-from processor.adapters.codec import raw_of
-from processor.adapters.log import Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory.store import MemoryStore
-from processor.core.stream.events import DecisionEvent, Limits, decode_feedback, encode_decision
+from processor.config import load
+from processor.core.events import DecisionEvent, Limits, decode_feedback, encode_decision
 from processor.core.stream.journal import JournalRecord, decisions_digest, hashes_text, record_hash
 from processor.core.stream.step import FEEDBACK, REQUESTS, InputRecord
-from processor.runtime.assembly import codec_of, loop_settings, stream_settings, topics_of
-from processor.runtime.config import load
-from processor.runtime.loop.worker import Worker
+from processor.ports.codec import raw_of
+from processor.ports.log import Record, TopicPartition
+from processor.run.assembly import codec_of, loop_settings, stream_settings, topics_of
+from processor.service.worker import Worker
 from tests.servers.schema_registry import SchemaRegistry
 
 from .avro_codecs import REQUEST, framed, record

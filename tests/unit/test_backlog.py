@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from processor.adapters.log import TopicPartition
-from processor.core.stream.batch import REQUESTS, InputRecord
-from processor.runtime import config as configuration
-from processor.runtime.loop.held import InputBuffer, batch_limit
-from processor.runtime.loop.owned import LoopSettings
+from processor import config as configuration
+from processor.core.stream.decode import REQUESTS, InputRecord
+from processor.ports.log import TopicPartition
+from processor.service.assigned import LoopSettings
+from processor.service.buffer import InputBuffer, batch_limit
 from tests.recordings.stream import START, Event, Running
 
 PACE = LoopSettings(commit_interval=0, most_records=50)

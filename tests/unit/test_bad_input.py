@@ -31,10 +31,10 @@ from processor.core import (
     fairness,
     rule_of,
 )
-from processor.core.counting.counters import label_weight
-from processor.core.figures import metrics
-from processor.core.figures.attainable import least_fair_loss, least_gap
-from processor.core.figures.bounds import delayed_regret, paper_bounds, printed_gamma
+from processor.core.learner.counters import label_weight
+from processor.core.metrics import rates
+from processor.core.metrics.attainable import least_fair_loss, least_gap
+from processor.core.metrics.bounds import delayed_regret, paper_bounds, printed_gamma
 
 from .strategies import axes, random_counters
 
@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "figures by name": (lambda: fairness(counters(), "in-force"), "policy is 'in-force' and there are 2"),
     "figures of a policy too many": (lambda: fairness(counters(), 5), "policy is 5 and there are 2"),
     "figures of a learner too many": (lambda: fairness(counters(), 0, learner=3), "learner is 3 and there are 1"),
-    "positives of three labels": (lambda: metrics.false_positive_rate(np.ones((2, 3, 3)), 1), r"shape \(2, 3, 3\)"),
+    "positives of three labels": (lambda: rates.false_positive_rate(np.ones((2, 3, 3)), 1), r"shape \(2, 3, 3\)"),
     "a delay at no rate": (lambda: delayed_regret(4, float("nan"), 1, 1), "got rate nan"),
     "bounds of other counters": (
         lambda: paper_bounds(rule_of(Policy(), counters(3), ("y0", "y1")), counters(2)),

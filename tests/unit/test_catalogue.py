@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from processor.core.alerts.alerts import WatchSettings
 from processor.core.stream.delays import DELAY_BOUNDS, LATENCY_BOUNDS
-from processor.core.watching.alerts import WatchSettings
-from processor.runtime.telemetry import metrics
-from processor.runtime.telemetry.catalogue import CATALOGUE, OTHER, Families, NotInCatalogueError, document
-from processor.runtime.telemetry.metrics import StatusCollector
-from processor.runtime.telemetry.observer import Observer
-from processor.runtime.telemetry.status import PartitionStatus, Status
+from processor.telemetry import metrics
+from processor.telemetry.catalogue import CATALOGUE, OTHER, Families, NotInCatalogueError, document
+from processor.telemetry.metrics import StatusCollector
+from processor.telemetry.observer import Observer
+from processor.telemetry.status import PartitionStatus, Status
 
 from .observed import binary, partition_of, settings_for, status_with, tenant_of
 
@@ -74,9 +74,7 @@ def everything() -> Status:
 
 def test_the_document_is_what_the_catalogue_says() -> None:
     path = Path(__file__).parents[2] / "docs" / "metrics.md"
-    assert path.read_text("utf-8") == document(), (
-        "run: python -m processor.runtime.telemetry.catalogue > docs/metrics.md"
-    )
+    assert path.read_text("utf-8") == document(), "run: python -m processor.telemetry.catalogue > docs/metrics.md"
 
 
 def test_every_metric_of_the_catalogue_is_exported_and_no_other() -> None:

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.adapters.kafka import runs as kafka_runs
-from processor.adapters.log import PartitionRecords, TopicPartition
-from processor.core import compiled
+from processor.core import native
 from processor.core.advice import Advice, contents
-from processor.core.rules.draws import plain_digests
-from processor.core.stream.batch import (
+from processor.core.events import FeedbackEvent, Limits, RequestEvent
+from processor.core.learner.draws import plain_digests
+from processor.core.stream.decode import (
     FEEDBACK,
     REQUESTS,
     DecodedBatch,
@@ -30,15 +30,15 @@ from processor.core.stream.batch import (
     hashes_of,
     split_by_source,
 )
-from processor.core.stream.entry import Pending, Settled
-from processor.core.stream.events import FeedbackEvent, Limits, RequestEvent
+from processor.core.stream.entries import Pending, Settled
 from processor.core.stream.journal import plain_record_hashes, record_hash
 from processor.core.stream.step import plain_by_tenant
 from processor.core.stream.writes import in_order, plain_packed_entries
+from processor.ports.log import PartitionRecords, TopicPartition
 from tests.fuzz_decoder import damaged
 
 from .bad_events import BAD_EVENTS, VALID
-from .either_way import need_compiled, plainly
+from .either_way import need_native, plainly
 from .test_kafka_runs import HERE, THERE, Fetched
 
 SOURCES = {"request": REQUESTS, "feedback": FEEDBACK}
@@ -46,7 +46,7 @@ SOURCES = {"request": REQUESTS, "feedback": FEEDBACK}
 
 @pytest.fixture(autouse=True, scope="module")
 def _built() -> None:
-    need_compiled()
+    need_native()
 
 
 # Hashes
@@ -58,7 +58,7 @@ LENGTHS = [*range(10), *range(120, 140), *range(250, 262), 384, 385, 1_000, 70_0
 @pytest.mark.parametrize("key", [b"", b"k", b"k" * 64])
 def test_digests_are_those_of_hashlib_whatever_the_length(size: int, key: bytes) -> None:
     texts = ["é" * (length // 2) + "x" * (length % 2) for length in LENGTHS]
-    found = compiled.digests([(key, texts[:7]), (key[::-1], texts[7:])], size)
+    found = native.digests([(key, texts[:7]), (key[::-1], texts[7:])], size)
     expected = [blake2b(text.encode(), key=key, digest_size=size).digest() for text in texts]
     assert found == b"".join(expected)
 
@@ -68,7 +68,7 @@ def test_digests_are_those_of_hashlib_whatever_the_length(size: int, key: bytes)
 )
 def test_draws_under_several_seeds_are_those_under_each(keyed: list[tuple[bytes, list[str]]]) -> None:
     keyed = [(seed, [text.encode("utf-8", "replace").decode() for text in texts]) for seed, texts in keyed]
-    assert compiled.digests(list(keyed), 12) == plain_digests(keyed)
+    assert native.digests(list(keyed), 12) == plain_digests(keyed)
 
 
 RECORD_PARTS = st.none() | st.binary(max_size=600)
@@ -89,7 +89,7 @@ EDGES = [*POWERS, *(n - 1 for n in POWERS), *(-n for n in POWERS), *(-n - 1 for 
 )
 def test_hashes_of_records_are_the_plain_ones(records: list[tuple[bytes | None, bytes | None, int]]) -> None:
     columns: list[list[Any]] = [list(column) for column in zip(*records, strict=True)]
-    assert compiled.record_hashes(*columns) == plain_record_hashes(*columns)
+    assert native.record_hashes(*columns) == plain_record_hashes(*columns)
 
 
 @given(st.lists(st.tuples(RECORD_PARTS, RECORD_PARTS, RECORD_PARTS, st.integers(-1, 1 << 62)), max_size=9))
@@ -105,7 +105,7 @@ def test_a_key_of_any_length_is_hashed_like_the_plain_one() -> None:
     keys: list[bytes | None] = [b"k" * length for length in (0, 1, 255, 256, 65_535, 65_536)]
     values: list[bytes | None] = [b"v"] * len(keys)
     times = [1_700_000_000_000] * len(keys)
-    assert compiled.record_hashes(keys, values, times) == plain_record_hashes(keys, values, times)
+    assert native.record_hashes(keys, values, times) == plain_record_hashes(keys, values, times)
 
 
 @given(st.lists(st.binary(max_size=400), min_size=1, max_size=9), st.integers(1, 20))
@@ -122,8 +122,8 @@ def test_what_requests_say_is_hashed_like_the_plain_one(contexts: list[bytes], e
     st.dictionaries(st.binary(min_size=16, max_size=16), st.none() | st.binary(min_size=1, max_size=40), max_size=200)
 )
 def test_entries_are_packed_like_the_plain_ones(entries: dict[bytes, bytes | None]) -> None:
-    assert compiled.packed_entries(entries) == plain_packed_entries(entries)
-    assert compiled.joined_ids(list(entries)) == b"".join(in_order(entries))
+    assert native.packed_entries(entries) == plain_packed_entries(entries)
+    assert native.joined_ids(list(entries)) == b"".join(in_order(entries))
 
 
 @pytest.mark.parametrize("alike", [0, 1, 2, 15])
@@ -132,14 +132,14 @@ def test_ids_are_sorted_even_if_somebody_has_searched_for_alike_ones(alike: int,
     rng = random.Random(count)
     ids = list({b"\xab" * alike + rng.randbytes(16 - alike) for _ in range(count)})
     rng.shuffle(ids)
-    assert compiled.joined_ids(ids) == b"".join(sorted(ids))
+    assert native.joined_ids(ids) == b"".join(sorted(ids))
 
 
 def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(ValueError, match="65536 bytes"):
-        compiled.packed_entries({bytes(16): bytes(65_536)})
+        native.packed_entries({bytes(16): bytes(65_536)})
     with pytest.raises(ValueError, match="has 3 bytes"):
-        compiled.joined_ids([b"abc"])
+        native.joined_ids([b"abc"])
 
 
 # Reading
@@ -221,8 +221,8 @@ def test_records_that_do_not_belong_here_are_refused_alike(key: bytes | None, at
 def test_plain_events_are_read_without_the_plain_version() -> None:
     """Or nothing would be gained, and no other test would notice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("processor.core.stream.batch.request_reader", lambda limits: pytest.fail)
-        patch.setattr("processor.core.stream.batch.feedback_reader", lambda limits: pytest.fail)
+        patch.setattr("processor.core.stream.decode.request_reader", lambda limits: pytest.fail)
+        patch.setattr("processor.core.stream.decode.feedback_reader", lambda limits: pytest.fail)
         asked: DecodedBatch = decode(*split_by_source(raws_of(list(VALID.items()))), 0, 1, 2_000, TERMS, set())
     assert [type(event) for _, event, _ in (*asked.requests, *asked.feedback)] == [RequestEvent, FeedbackEvent]
 
@@ -241,7 +241,7 @@ def test_a_label_of_any_number_settles_its_decision(label: int, before: Callable
     joined: dict[str, Any] = {"t": SimpleNamespace(numbers={"y": label}, entries=[], labels=[], times=[])}
     raws = [InputRecord(FEEDBACK, 0, -1, b"t", b"{}"), InputRecord(FEEDBACK, 1, 7, b"t", b"{}")]
     labels = [(raw, FeedbackEvent("t", "1", "y"), key) for raw, key in zip(raws, (b"known", b"unknown"), strict=True)]
-    left = compiled.match(labels, changed, before({b"known": pending}), 9, joined, pytest.fail)
+    left = native.match(labels, changed, before({b"known": pending}), 9, joined, pytest.fail)
     assert left == labels[1:]
     assert changed == {b"known": Settled.labelled(pending, label)}
     assert (joined["t"].entries, joined["t"].labels, joined["t"].times) == ([pending], [label], [9])
@@ -293,10 +293,10 @@ def test_requests_are_sorted_like_plainly(seed: int) -> None:
     ]
     requests: Any = read[: len(read) // 2]
     labels: Any = read[len(read) // 2 :]
-    assert list(compiled.by_tenant(read).items()) == list(plain_by_tenant(read).items())  # type: ignore[arg-type]
-    assert compiled.ids(requests, labels) == list(dict.fromkeys(key for _, _, key in read))
+    assert list(native.by_tenant(read).items()) == list(plain_by_tenant(read).items())  # type: ignore[arg-type]
+    assert native.ids(requests, labels) == list(dict.fromkeys(key for _, _, key in read))
     values = {raw.offset: b"%d" % raw.offset for raw, _, _ in read if rng.random() < 0.8}
-    assert compiled.decisions_in_order(requests, values, EncodedDecision) == [
+    assert native.decisions_in_order(requests, values, EncodedDecision) == [
         EncodedDecision(event.tenant, values[raw.offset], raw.headers)
         for raw, event, _ in requests
         if raw.offset in values

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core import compiled
+from processor.core import native
 from processor.core.exact import Floats
-from processor.core.rules import problems, solver
-from processor.core.rules.estimates import cross_instance, estimate, keep_rate, weights
-from processor.core.rules.problems import Problem
+from processor.core.learner import objectives, solver
+from processor.core.learner.estimates import cross_instance, estimate, keep_rate, weights
+from processor.core.learner.objectives import Problem
 from processor.core.settings import Prior
 
-from .either_way import need_compiled, plainly
+from .either_way import need_native, plainly
 from .strategies import axes, random_counters, random_problem, seeds
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _built() -> None:
-    need_compiled()
+    need_native()
 
 
 def both_ways(problem: Problem) -> tuple[bytes, bytes]:
@@ -54,8 +54,8 @@ def test_problems_that_counters_give_are_solved_alike_to_the_bit(
     cross = cross_instance(weights(estimates.exponents, keep_rate(0.35, estimates.labels, experts)), estimates.error)
     fairness, regret = rng.uniform(0, 1, size=(3, labels)), faint * rng.uniform(0, 1, size=3)
     for problem in (
-        problems.gap(estimates, cross, fairness, regret),
-        problems.mixture(estimates, fairness, regret),
+        objectives.gap(estimates, cross, fairness, regret),
+        objectives.mixture(estimates, fairness, regret),
     ):
         compiled_, plain = both_ways(problem)
         assert compiled_ == plain
@@ -64,14 +64,14 @@ def test_problems_that_counters_give_are_solved_alike_to_the_bit(
 def test_what_no_label_is_known_of_is_solved_alike_to_the_bit_at_the_largest_default_shape() -> None:
     estimates = estimate(random_counters(np.random.default_rng(1), axes(32, 2, 64), batch=1, most=1), Prior())
     cross = cross_instance(weights(estimates.exponents, keep_rate(0.35, estimates.labels, 64)), estimates.error)
-    compiled_, plain = both_ways(problems.gap(estimates, cross, np.ones((1, 2)), np.ones(1)))
+    compiled_, plain = both_ways(objectives.gap(estimates, cross, np.ones((1, 2)), np.ones(1)))
     assert compiled_ == plain
 
 
 def test_a_problem_without_a_positive_pivot_is_left_to_the_arrays() -> None:
     quadratic: Floats = np.zeros((4, 4))
     linear, x = np.array([0.0, 1.0, 0.0, 1.0]), np.array([[1.0, 0.0], [1.0, 0.0]])
-    assert not compiled.active_set(quadratic, linear, x, 100, solver.MULTIPLIER_TOLERANCE)
+    assert not native.active_set(quadratic, linear, x, 100, solver.MULTIPLIER_TOLERANCE)
     flat = Problem(np.zeros((2, 1, 6)), -linear[None, [0, 1, 0, 1, 0, 0]].repeat(2, 0), np.full((2, 2, 3), 1 / 3))
     with np.errstate(all="ignore"):
         compiled_, plain = both_ways(replace(flat, ridge=np.zeros(2)))

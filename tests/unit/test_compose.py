@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.runtime.config import load
+from processor.config import load
 from tests.servers.broker import kafka_version
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.core.errors import InvalidInputError
-from processor.core.figures.confidence import gap_interval, interval
-from processor.core.figures.metrics import difference
+from processor.core.metrics.confidence import gap_interval, interval
+from processor.core.metrics.rates import difference
 
 cells = st.integers(0, 10**7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 small_cells = st.integers(0, 40).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))

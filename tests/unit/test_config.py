@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.core.settings import Balance, Policy, Prior
-from processor.core.stream.events import Limits
-from processor.runtime.config import (
+from processor.config import (
     Config,
     ConfigError,
     Duration,
@@ -31,6 +29,8 @@ from processor.runtime.config import (
     shown,
     tenant_settings,
 )
+from processor.core.events import Limits
+from processor.core.settings import Balance, Policy, Prior
 
 SEED = "5eed" * 16
 SEEDED = {"GFORCE_PROCESSING__SEED": SEED}

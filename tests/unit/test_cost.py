@@ -9,7 +9,7 @@ import pytest
 from processor.core.settings import Policy, Settings
 from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, InputRecord, decode, split_by_source
 from processor.core.stream.tenant import TenantSettings
-from processor.runtime.loop.cost import FASTEST, LEAST, RECORD, SLOWEST, CostModel, solving
+from processor.service.cost import FASTEST, LEAST, RECORD, SLOWEST, CostModel, solving
 
 from .either_way import loops as loops
 from .test_step import Bench, rules

@@ -19,8 +19,8 @@ from processor.core import (
     decode_state,
     encode_state,
 )
-from processor.core.counting.codec import decode_counters, encode_counters, encode_many
-from processor.core.counting.counters import WEIGHT_UNIT, label_weight
+from processor.core.learner.codec import decode_counters, encode_counters, encode_many
+from processor.core.learner.counters import WEIGHT_UNIT, label_weight
 
 from .strategies import axes, random_labels, seeds
 

@@ -14,8 +14,8 @@ from subprocess import PIPE
 
 import pytest
 
-from processor.runtime.config import load
-from processor.runtime.embedded import embedded
+from processor.config import load
+from processor.embedded.embedded import embedded
 from tests.servers.processor_process import clean_environment, eventually
 
 SECONDS = 60

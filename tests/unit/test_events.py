@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from processor.core.stream import remembering
-from processor.core.stream.events import (
+from processor.core.events import (
     DecisionEvent,
     FeedbackEvent,
     Limits,
@@ -32,6 +31,7 @@ from processor.core.stream.events import (
     is_garbage,
     key_of,
 )
+from processor.core.stream import remembering
 from processor.core.stream.reading import memory_of, request_reader
 from tests.fuzz_decoder import DECODERS, content, damaged, try_one
 

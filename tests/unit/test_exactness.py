@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from processor.core import Policy, rule_of
-from processor.core.rules.draws import draws
-from processor.core.rules.rule import RequestColumns
+from processor.core.learner.draws import draws
+from processor.core.learner.rule import RequestColumns
 from processor.core.settings import OBJECTIVES
 
 from .strategies import axes, random_counters

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.explain.aftermath import LabelHistory
 from processor.audit.explain.explain import explained
+from processor.audit.explain.label_history import LabelHistory
 from processor.audit.replay.rules import Secrets
 from processor.cli import app
 from tests.recordings.stream import START, Event, MemorySource, Running

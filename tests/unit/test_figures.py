@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.core import IN_FORCE, rule_of
-from processor.core.counting.counters import Counters
-from processor.core.figures.attainable import least_gap
-from processor.core.figures.bounds import delayed_regret, paper_bounds
-from processor.core.figures.confidence import interval
-from processor.core.rules.estimates import estimate
+from processor.core.alerts.alerts import WatchSettings
+from processor.core.learner.counters import Counters
+from processor.core.learner.estimates import estimate
+from processor.core.metrics.attainable import least_gap
+from processor.core.metrics.bounds import delayed_regret, paper_bounds
+from processor.core.metrics.confidence import interval
 from processor.core.settings import Policy, Prior, Settings
 from processor.core.stream.tenant import Tenant
-from processor.core.watching.alerts import WatchSettings
-from processor.runtime.telemetry.catalogue import OTHER
-from processor.runtime.telemetry.figures import Estimate, TenantFigures
-from processor.runtime.telemetry.measuring import TenantSnapshot, measured
-from processor.runtime.telemetry.observer import ATTAINABLE_EVERY, Observer, in_order
-from processor.runtime.telemetry.paper_bounds import bounds_of
-from processor.runtime.telemetry.status import Status
+from processor.telemetry.catalogue import OTHER
+from processor.telemetry.figures import Estimate, TenantFigures
+from processor.telemetry.measuring import TenantSnapshot, measured
+from processor.telemetry.observer import ATTAINABLE_EVERY, Observer, in_order
+from processor.telemetry.paper_bounds import bounds_of
+from processor.telemetry.status import Status
 
 from .observed import DAY, NOW, binary, partition_of, settings_for, status_with, tenant_of
 from .strategies import axes, random_counters, seeds
@@ -286,7 +286,7 @@ def test_attainable_gaps_are_worked_out_within_a_budget_and_not_too_often(monkey
         worked_out.append(tenant.name)
         return 0.5
 
-    monkeypatch.setattr("processor.runtime.telemetry.observer.attainable_gap", slow)
+    monkeypatch.setattr("processor.telemetry.observer.attainable_gap", slow)
     tenants = [tenant_of(f"t{i}", number=i, count=20) for i in range(3)]
     now = [status_with(partition_of(*tenants))]
     seeing = Observer(lambda: now[0], monotonic_s=lambda: clock[0])

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from processor.core import IN_FORCE, InvalidInputError, Learner, Policy, Request, Settings, fairness
-from processor.core.figures.metrics import Hidden, outcomes_of_all, rate_by_label
+from processor.core.metrics.rates import Hidden, outcomes_of_all, rate_by_label
 from processor.experiments.scores import cell_means
 from processor.experiments.simulate import PositiveOnly, run_draws, simulate
 from processor.experiments.stress import skewed_experts
-from processor.runtime.telemetry.measuring import TenantSnapshot, measured
+from processor.telemetry.measuring import TenantSnapshot, measured
 
 from .observed import NOW, binary, settings_for, tenant_of
 

@@ -8,12 +8,12 @@ from math import isnan
 import pytest
 
 from processor.core import IN_FORCE, fairness
-from processor.core.counting.counters import Counters
+from processor.core.learner.counters import Counters
 from processor.core.stream.tenant import Tenant
-from processor.runtime.telemetry import history
-from processor.runtime.telemetry.history import Histories, Track, past_points
-from processor.runtime.telemetry.observer import Observer
-from processor.runtime.telemetry.status import Status
+from processor.telemetry import history
+from processor.telemetry.history import Histories, Track, past_points
+from processor.telemetry.observer import Observer
+from processor.telemetry.status import Status
 
 from .observed import DAY, NOW, partition_of, status_with, tenant_of
 

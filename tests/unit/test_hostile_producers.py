@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from processor import config as configuration
 from processor.adapters.kafka.headers import MOST, headers_of
 from processor.adapters.kafka.runs import plain_runs, runs
-from processor.adapters.log import OperatorActionRequiredError, TransactionAbortedError
 from processor.adapters.memory.broker import MemoryPartition
-from processor.core.stream.batch import REQUESTS, InputRecord
-from processor.core.stream.entry import MOST_PARKED
-from processor.runtime import config as configuration
-from processor.runtime.loop import worker
-from processor.runtime.loop.held import MOST_BYTES, InputBuffer
-from processor.runtime.loop.owned import AssignedPartition, LoopSettings
+from processor.core.stream.decode import REQUESTS, InputRecord
+from processor.core.stream.entries import MOST_PARKED
+from processor.ports.log import OperatorActionRequiredError, TransactionAbortedError
+from processor.service import worker
+from processor.service.assigned import AssignedPartition, LoopSettings
+from processor.service.buffer import MOST_BYTES, InputBuffer
 from tests.recordings.stream import START, Event, Running
 
 from .test_backlog import label, request

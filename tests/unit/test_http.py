@@ -9,13 +9,13 @@ from http.client import HTTPConnection
 import msgspec
 import pytest
 
+from processor.config.values import Secret
+from processor.core.alerts.alerts import WatchSettings
 from processor.core.errors import GForceError
-from processor.core.watching.alerts import WatchSettings
-from processor.runtime.config.values import Secret
-from processor.runtime.operations.acknowledgement import acknowledged
-from processor.runtime.operations.skipping import SkipAnswer, Skipping, judged
-from processor.runtime.telemetry.http import HttpServer
-from processor.runtime.telemetry.status import PartitionStatus, Status
+from processor.operations.acknowledgement import acknowledged
+from processor.operations.skipping import SkipAnswer, Skipping, judged
+from processor.telemetry.http import HttpServer
+from processor.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
 
 from .observed import NOW, binary, partition_of, settings_for, tenant_of

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from processor.core.errors import GForceError
-from processor.runtime.operations.acknowledgement import acknowledged
-from processor.runtime.operations.resumption import resumed
-from processor.runtime.telemetry import http
-from processor.runtime.telemetry.connections import RESERVED, ConnectionLimits
-from processor.runtime.telemetry.http import HttpServer
-from processor.runtime.telemetry.sharing import KEPT_AT_MOST, Shared
-from processor.runtime.telemetry.status import PartitionStatus, Status
+from processor.operations.acknowledgement import acknowledged
+from processor.operations.resumption import resumed
+from processor.telemetry import http
+from processor.telemetry.connections import RESERVED, ConnectionLimits
+from processor.telemetry.http import HttpServer
+from processor.telemetry.sharing import KEPT_AT_MOST, Shared
+from processor.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
 
 PATIENCE = 30.0

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from processor.adapters.kafka.input import REST, KafkaInput
-from processor.adapters.log import OperatorActionRequiredError, TopicPartition
-from processor.core.stream.batch import FEEDBACK, REQUESTS
+from processor.core.stream.decode import FEEDBACK, REQUESTS
+from processor.ports.log import OperatorActionRequiredError, TopicPartition
 
 HERE, THERE = TopicPartition("requests", 0), TopicPartition("feedback", 0)
 

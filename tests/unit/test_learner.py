@@ -23,8 +23,8 @@ from processor.core import (
     rule_of,
 )
 from processor.core.exact import ONE
-from processor.core.rules.draws import draws
-from processor.core.rules.estimates import estimate, weights
+from processor.core.learner.draws import draws
+from processor.core.learner.estimates import estimate, weights
 from processor.core.settings import OBJECTIVES, Prior
 
 from .strategies import axes, random_counters, seeds
@@ -170,7 +170,7 @@ def schedule_plain(schedule: tuple[Balance, ...]) -> list[Balance]:
 def test_the_automatic_rate_is_the_formula_rounded_to_sixteen_bits(n: int, experts: int) -> None:
     from math import exp, log, sqrt
 
-    from processor.core.rules.estimates import keep_rate
+    from processor.core.learner.estimates import keep_rate
 
     rate = 1.0 - keep_rate("auto", np.array([[[float(n)]]]), experts)[0, 0, 0]
     beta = min(log(2), sqrt(8 * log(experts) / n))

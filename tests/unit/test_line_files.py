@@ -11,7 +11,7 @@ import pytest
 
 from processor.cli import main
 from processor.core.errors import GForceError
-from processor.runtime.line_files import LineOutput, OutputClosedError
+from processor.embedded.line_files import LineOutput, OutputClosedError
 
 Refused = Callable[..., str]
 

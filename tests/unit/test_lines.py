@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.adapters.log import Record
+from processor.config import load
 from processor.core.errors import InvalidInputError
-from processor.core.stream.events import RejectedEventError
-from processor.runtime.assembly import topics_of
-from processor.runtime.config import load
-from processor.runtime.line_records import SHAPES, LineRecord, read_line
-from processor.runtime.lines import AT_ONCE, as_they_come, line_of, run_lines, summary
+from processor.core.events import RejectedEventError
+from processor.embedded.line_records import SHAPES, LineRecord, read_line
+from processor.embedded.lines import AT_ONCE, as_they_come, line_of, run_lines, summary
+from processor.ports.log import Record
+from processor.run.assembly import topics_of
 
 SEED = {"GFORCE_PROCESSING__SEED": "ab" * 32}
 REQUEST = (

@@ -13,17 +13,17 @@ from msgspec import UNSET, Raw
 
 from processor.core import Learner, Policy, Request, Settings
 from processor.core.advice import Advice
-from processor.core.counting.axes import Axes
-from processor.core.counting.counters import ABSENT
+from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
 from processor.core.exact import ONE
-from processor.core.stream.decision_writer import DecisionWriter, write_decisions
-from processor.core.stream.entry import LAST_SECOND, Pending, Settled, decode_entry
-from processor.core.stream.events import DecisionEvent, Limits, RequestEvent, encode_decision
-from processor.core.stream.numbering import Names, NameTable, Tables
-from processor.core.stream.pending_rows import PendingRows, decode_pending, encode_pending
+from processor.core.learner.axes import Axes
+from processor.core.learner.batch import BatchRequests, PolicyDecisions, decide_batch, slices
+from processor.core.learner.counters import ABSENT
+from processor.core.stream.encode import DecisionWriter, write_decisions
+from processor.core.stream.entries import LAST_SECOND, Pending, Settled, decode_entry
+from processor.core.stream.entry_columns import PendingRows, decode_pending, encode_pending
+from processor.core.stream.names import Names, NameTable, Tables
 from processor.core.stream.reading import request_reader
 from processor.core.stream.stacking import stacked
-from processor.core.together import BatchRequests, PolicyDecisions, decide_batch, slices
 
 from .either_way import loops as loops
 

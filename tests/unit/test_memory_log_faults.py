@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Committed, CommitUnknownError, FencedError, RetryableError, TransactionAbortedError
 from processor.adapters.memory.log import MemoryReader
+from processor.ports.log import Committed, CommitUnknownError, FencedError, RetryableError, TransactionAbortedError
 
 from .memory_clients import GROUP, IN, NOBODY, OUT, member, new_broker, poll, producer, send_batch, values
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Committed, FencedError, RetryableError
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
+from processor.ports.log import Committed, FencedError, RetryableError
 
 from .memory_clients import GROUP, IN, LABELS, LOG, NOBODY, OUT, member, new_broker, poll, producer, send_batch, values
 

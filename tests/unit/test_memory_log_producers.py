@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from processor.adapters.log import Committed, FencedError, OperatorActionRequiredError, RetryableError, TopicPartition
 from processor.adapters.memory.log import MemoryOutput
+from processor.ports.log import Committed, FencedError, OperatorActionRequiredError, RetryableError, TopicPartition
 
 from .memory_clients import GROUP, IN, NOBODY, OUT, member, new_broker, poll, producer, send_batch, values
 

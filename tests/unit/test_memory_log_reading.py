@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import OperatorActionRequiredError
 from processor.adapters.memory.log import MemoryReader
+from processor.ports.log import OperatorActionRequiredError
 from tests.contract.worlds import flat
 
 from .memory_clients import IN, LABELS, LOG, OUT, member, new_broker, poll, producer, values

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from processor.adapters.log import Committed, FencedError, OperatorActionRequiredError, TopicPartition
 from processor.adapters.memory.log import MemoryInput
+from processor.ports.log import Committed, FencedError, OperatorActionRequiredError, TopicPartition
 from tests.contract.worlds import Diary, named
 
 from .memory_clients import GROUP, IN, member, new_broker, poll, producer

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fairlearn import metrics as fairlearn
+from fairlearn import rates as fairlearn
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import zero_one_loss
 
 from processor.core import Counters, InvalidInputError, Policy, fairness, rule_of
-from processor.core.figures import metrics
-from processor.core.figures.attainable import least_fair_loss, least_gap
-from processor.core.figures.bounds import delayed_regret, paper_bounds, printed_gamma
-from processor.core.figures.diagnosis import absent_experts, constant_experts, unlabelled_decisions
+from processor.core.metrics import rates
+from processor.core.metrics.attainable import least_fair_loss, least_gap
+from processor.core.metrics.bounds import delayed_regret, paper_bounds, printed_gamma
+from processor.core.metrics.diagnosis import absent_experts, constant_experts, unlabelled_decisions
 from producers.synthetic import one_cell_experts
 
 from .strategies import axes, random_counters, seeds
@@ -32,37 +32,37 @@ def test_rates_differences_and_ratios_equal_fairlearns(seed: int, groups: int, c
     group, truth, decided = np.concatenate([cells, rng.integers(0, [groups, 2, 2], size=(count, 3))]).T
     confusion = confusion_of(group, truth, decided, groups)
     ours = {
-        "true_positive_rate": metrics.true_positive_rate(confusion, 1),
-        "true_negative_rate": metrics.true_negative_rate(confusion, 1),
-        "false_positive_rate": metrics.false_positive_rate(confusion, 1),
-        "false_negative_rate": metrics.false_negative_rate(confusion, 1),
-        "selection_rate": metrics.selection_rate(confusion, 1),
+        "true_positive_rate": rates.true_positive_rate(confusion, 1),
+        "true_negative_rate": rates.true_negative_rate(confusion, 1),
+        "false_positive_rate": rates.false_positive_rate(confusion, 1),
+        "false_negative_rate": rates.false_negative_rate(confusion, 1),
+        "selection_rate": rates.selection_rate(confusion, 1),
     }
     for name, by_group in ours.items():
         frame = fairlearn.MetricFrame(
-            metrics=getattr(fairlearn, name), y_true=truth, y_pred=decided, sensitive_features=group
+            rates=getattr(fairlearn, name), y_true=truth, y_pred=decided, sensitive_features=group
         )
         assert by_group == pytest.approx(frame.by_group.to_numpy(), abs=1e-12)
-        assert metrics.difference(by_group) == pytest.approx(frame.difference(), abs=1e-12)
-        assert metrics.ratio(by_group) == pytest.approx(frame.ratio(), abs=1e-12)
+        assert rates.difference(by_group) == pytest.approx(frame.difference(), abs=1e-12)
+        assert rates.ratio(by_group) == pytest.approx(frame.ratio(), abs=1e-12)
     loss = fairlearn.MetricFrame(metrics=zero_one_loss, y_true=truth, y_pred=decided, sensitive_features=group)
-    assert metrics.zero_one_loss(confusion) == pytest.approx(loss.by_group.to_numpy(), abs=1e-12)
-    assert metrics.difference(metrics.zero_one_loss(confusion)) == pytest.approx(loss.difference(), abs=1e-12)
+    assert rates.zero_one_loss(confusion) == pytest.approx(loss.by_group.to_numpy(), abs=1e-12)
+    assert rates.difference(rates.zero_one_loss(confusion)) == pytest.approx(loss.difference(), abs=1e-12)
     arguments = {"y_true": truth, "y_pred": decided, "sensitive_features": group}
-    assert metrics.equalized_odds_difference(confusion) == pytest.approx(
+    assert rates.equalized_odds_difference(confusion) == pytest.approx(
         fairlearn.equalized_odds_difference(**arguments), abs=1e-12
     )
-    assert metrics.equalized_odds_ratio(confusion, 1) == pytest.approx(
+    assert rates.equalized_odds_ratio(confusion, 1) == pytest.approx(
         fairlearn.equalized_odds_ratio(**arguments), abs=1e-12
     )
 
 
 def test_a_cell_without_labels_is_unknown_and_left_out_of_comparisons() -> None:
     confusion = np.array([[[8, 2], [0, 0]], [[5, 5], [1, 3]], [[9, 1], [2, 2]]])
-    assert np.isnan(metrics.false_negative_rate(confusion, 1)[0])
-    assert metrics.difference(metrics.false_negative_rate(confusion, 1)) == pytest.approx(0.25)
-    assert np.isnan(metrics.difference(metrics.false_negative_rate(confusion[:2], 1)))
-    assert metrics.equalized_odds_difference(confusion[:2]) == pytest.approx(0.3)
+    assert np.isnan(rates.false_negative_rate(confusion, 1)[0])
+    assert rates.difference(rates.false_negative_rate(confusion, 1)) == pytest.approx(0.25)
+    assert np.isnan(rates.difference(rates.false_negative_rate(confusion[:2], 1)))
+    assert rates.equalized_odds_difference(confusion[:2]) == pytest.approx(0.3)
 
 
 def test_all_figures_of_a_policy_come_together_for_any_window() -> None:
@@ -161,10 +161,10 @@ def test_one_right_word_does_not_make_the_best_expert() -> None:
     counters.seen[0] = counters.labels[0] = 1_000
     counters.trials[0, :2], counters.losses[0, :2] = 1_000, 200
     counters.outcomes[0, 0] = [[800, 200], [200, 800]]
-    before = float(metrics.regret_per_round(counters, 0)[0])
+    before = float(rates.regret_per_round(counters, 0)[0])
     counters.trials[0, 2, 0, 0] = 1
     assert before == 0.0
-    assert 0.0 < float(metrics.regret_per_round(counters, 0)[0]) < 0.02
+    assert 0.0 < float(rates.regret_per_round(counters, 0)[0]) < 0.02
 
 
 def test_decisions_that_never_get_labels_are_found() -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from processor.runtime.telemetry.catalogue import CATALOGUE
+from processor.telemetry.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "monitoring"

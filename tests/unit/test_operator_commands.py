@@ -16,36 +16,28 @@ import typer
 from typer.testing import CliRunner
 
 from processor.adapters.kafka.admin import Topic
-from processor.adapters.log import Committed, Record, TopicPartition
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryReader
 from processor.adapters.memory.store import MemoryStore
-from processor.adapters.store import Applied
 from processor.cli import app
+from processor.config import Config, ConfigError, Kafka, Properties
 from processor.core.errors import GForceError, InvalidInputError
-from processor.core.stream.events import Reason
+from processor.core.events import Reason
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.writes import SetField, Writes
-from processor.runtime.config import Config, ConfigError, Kafka, Properties
-from processor.runtime.loop.recovery import Recovery
-from processor.runtime.loop.topics import TopicNames
-from processor.runtime.operations.dead_letters import (
-    Letter,
-    Wanted,
-    letter_of,
-    letters,
-    obstacle,
-    parsed_place,
-    summarised,
-)
-from processor.runtime.operations.doctor import session
-from processor.runtime.operations.group import forecast
-from processor.runtime.operations.options import loaded, milliseconds
-from processor.runtime.operations.resumption import resumed
-from processor.runtime.operations.topic_plans import examined, partitioners, wanted
-from processor.runtime.telemetry.http import HttpServer
-from processor.runtime.telemetry.metrics import COUNTERS
-from processor.runtime.telemetry.status import PartitionStatus, Status
+from processor.operations.dead_letters import Letter, Wanted, letter_of, letters, obstacle, parsed_place, summarised
+from processor.operations.doctor import session
+from processor.operations.group import forecast
+from processor.operations.options import loaded, milliseconds
+from processor.operations.resumption import resumed
+from processor.operations.topic_plans import examined, partitioners, wanted
+from processor.ports.log import Committed, Record, TopicPartition
+from processor.ports.store import Applied
+from processor.service.recovery import Recovery
+from processor.service.topics import TopicNames
+from processor.telemetry.http import HttpServer
+from processor.telemetry.metrics import COUNTERS
+from processor.telemetry.status import PartitionStatus, Status
 from producers.delays import Delay
 from producers.stream import Event, Traffic, play, population, scheduled, synthetic_cases
 from tests.servers.redis_server import free_port

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import Committed, Record, RecordRefusedError, TopicPartition
+from processor import config as configuration
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
 from processor.audit.replay.rules import Secrets
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.partitioning import partition_of
-from processor.runtime import assembly
-from processor.runtime import config as configuration
-from processor.runtime.loop import batches
-from processor.runtime.loop.owned import AssignedPartition
-from processor.runtime.operations import history
-from processor.runtime.telemetry.status import status_of
+from processor.core.stream.partitioner import partition_of
+from processor.operations import history
+from processor.ports.log import Committed, Record, RecordRefusedError, TopicPartition
+from processor.run import assembly
+from processor.service import batches
+from processor.service.assigned import AssignedPartition
+from processor.telemetry.status import status_of
 from tests.recordings.stream import GROUP, START, Event, Running
 
 from .audited import run

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from processor import config as configuration
 from processor.audit.replay.rules import Secrets
+from processor.config import Config
 from processor.core.stream.tenant import Tenant
-from processor.runtime import config as configuration
-from processor.runtime.config import Config
 from tests.recordings.stream import Running
 
 from .audited import run

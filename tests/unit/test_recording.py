@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from processor.adapters.log import Headers, Record
-from processor.audit.recording.commands import size_of
 from processor.audit.recording.play import Play, played, speed_of
 from processor.audit.recording.ranges import Limit, limit_for
+from processor.audit.recording.record_commands import size_of
 from processor.audit.recording.series import Series, trimmed
 from processor.audit.recording.targets import targets
 from processor.audit.sources import manifest as manifests
@@ -27,6 +26,7 @@ from processor.audit.sources.lines import encoded, line_of, read_file, records
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest, verify_manifest
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import RecordingError, Role, Source, open_source
+from processor.ports.log import Headers, Record
 
 texts = st.text(max_size=30).map(str.encode)
 contents = st.one_of(st.none(), texts, st.binary(max_size=30))

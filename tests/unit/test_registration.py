@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from processor.adapters.log import OperatorActionRequiredError
 from processor.adapters.memory.processes import MemoryProcesses
-from processor.adapters.processes import EXPIRY_MS, Process
-from processor.adapters.store import StoreUnavailableError, StoreUnusableError
-from processor.runtime import registration
-from processor.runtime.config import load
-from processor.runtime.registration import Registration, is_gone, this_process
+from processor.config import load
+from processor.ports.log import OperatorActionRequiredError
+from processor.ports.processes import EXPIRY_MS, Process
+from processor.ports.store import StoreUnavailableError, StoreUnusableError
+from processor.run import registration
+from processor.run.registration import Registration, is_gone, this_process
 
 CONFIG = load(None, {"GFORCE_PROCESSING__SEED": "ab" * 32, "GFORCE_KAFKA__INSTANCE": "one"})
 ALIVE: Callable[[Process, Process], bool] = lambda other, ours: False  # noqa: E731

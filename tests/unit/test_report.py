@@ -16,14 +16,14 @@ from typer.testing import CliRunner
 from processor.audit.opening import OpenedSource
 from processor.audit.replay.findings import Finding
 from processor.audit.replay.rules import Secrets
+from processor.audit.report.build import ReportRequest, build_report, write_report
 from processor.audit.report.data import ReportData
-from processor.audit.report.making import ReportRequest, build_report, write_report
 from processor.audit.report.redaction import Redaction
 from processor.audit.report.rendering import page
 from processor.audit.whatif.settings import Sweep
 from processor.audit.whatif.tables import short
 from processor.cli import app
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS
+from processor.telemetry.figures import EQUALIZED_ODDS
 from tests.recordings.stream import Event, MemorySource
 
 from .whatif_streams import SEED, START, cases, config, events, recorded

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from processor.core import ABSENT, InvalidInputError, Policy, rule_of
 from processor.core.exact import ONE, Parts, _power_of_many, power, quantise, times
-from processor.core.rules.draws import draws
-from processor.core.rules.policies import rules_of
-from processor.core.rules.rule import RequestColumns, Rule, decide, distinct
+from processor.core.learner.draws import draws
+from processor.core.learner.policies import rules_of
+from processor.core.learner.rule import RequestColumns, Rule, decide, distinct
 
 from .strategies import axes, random_counters
 

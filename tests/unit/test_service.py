@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from processor.audit.verify.audit import heads
+from processor.config import Config, load
 from processor.core.errors import GForceError
-from processor.runtime.config import Config, load
-from processor.runtime.loop.worker import Worker
-from processor.runtime.service import Service
+from processor.run.process import Service
+from processor.service.worker import Worker
 from tests.servers.processor_process import clean_environment
 from tests.servers.redis_server import free_port
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.runtime.operations.skipping import SkipAnswer, Skipping, judged, refused
-from processor.runtime.telemetry.http import HttpServer
-from processor.runtime.telemetry.status import PartitionStatus, Status
+from processor.operations.skipping import SkipAnswer, Skipping, judged, refused
+from processor.telemetry.http import HttpServer
+from processor.telemetry.status import PartitionStatus, Status
 from tests.servers.redis_server import free_port
 
 STUCK = PartitionStatus(0, "stalled", "", 1, 1, 0, 0, 0, 0.0, next={"requests": 17}, unreadable={"requests": 17})

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import Record, TopicPartition, UnreadableBatchError
+from processor import config as configuration
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.passing import after_unreadable
 from processor.audit.verify.audit import Audit, audit
 from processor.audit.verify.result import AuditOptions
 from processor.core.stream.journal import JournalRecord, Range
-from processor.runtime import config as configuration
-from processor.runtime.operations.skipping import Skipping, judged, refused
-from processor.runtime.telemetry.status import PartitionStatus, status_of
+from processor.operations.skipping import Skipping, judged, refused
+from processor.ports.log import Record, TopicPartition, UnreadableBatchError
+from processor.telemetry.status import PartitionStatus, status_of
 from tests.recordings.stream import START, MemorySource, Running
 
 from .audited import changed

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import TopicPartition
+from processor import config as configuration
 from processor.adapters.memory.log import MemoryReader
 from processor.core.stream.journal import SNAPSHOT_UNKNOWN, ChangelogRecord, JournalRecord
-from processor.runtime import config as configuration
-from processor.runtime.loop.worker import AssignedPartition
+from processor.ports.log import TopicPartition
+from processor.service.worker import AssignedPartition
 from tests.recordings.stream import PACE, Event, Running, Shape, events
 
 SEED = {"GFORCE_PROCESSING__SEED": "0badc0de" * 4}
@@ -111,7 +111,7 @@ def test_a_whole_snapshot_is_enough(one: One) -> None:
 
 
 def test_a_state_of_the_first_journal_form_starts_from_what_there_is(one: One, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("processor.runtime.loop.snapshots.SnapshotSchedule.whole_after", lambda *_: SNAPSHOT_UNKNOWN)
+    monkeypatch.setattr("processor.service.snapshot.SnapshotSchedule.whole_after", lambda *_: SNAPSHOT_UNKNOWN)
     one.until(lambda owned: one.worker.totals["snapshots"] == 1 and not is_half_way(owned))
     assert set(one.journaled()) == {SNAPSHOT_UNKNOWN}
     one.lose_the_store()

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from processor.core import Balance, Counters, Policy
 from processor.core.exact import FEW, Floats, power
-from processor.core.rules import problems, solver
-from processor.core.rules.estimates import cross_instance, estimate, keep_rate, weights
-from processor.core.rules.policies import rule_of
-from processor.core.rules.problems import Problem
-from processor.core.rules.reference import solve_slsqp
-from processor.core.rules.solver import kkt_residual, solve
+from processor.core.learner import objectives, solver
+from processor.core.learner.estimates import cross_instance, estimate, keep_rate, weights
+from processor.core.learner.objectives import Problem
+from processor.core.learner.policies import rule_of
+from processor.core.learner.slsqp import solve_slsqp
+from processor.core.learner.solver import kkt_residual, solve
 from processor.core.settings import ObjectiveName, Prior
 from processor.experiments.abstention import long_run
 from producers.synthetic import paper_population
@@ -43,8 +43,8 @@ def test_it_is_optimal_for_the_problems_that_counters_give(seed: int, groups: in
     cross = cross_instance(weights(estimates.exponents, keep), estimates.error)
     fairness, regret = rng.uniform(0, 1, size=(4, labels)), rng.uniform(0, 1, size=4)
     for problem in (
-        problems.gap(estimates, cross, fairness, regret),
-        problems.mixture(estimates, fairness, regret),
+        objectives.gap(estimates, cross, fairness, regret),
+        objectives.mixture(estimates, fairness, regret),
     ):
         assert kkt_residual(problem, solve(problem)).max() <= 1e-9
 
@@ -54,7 +54,7 @@ def test_it_is_optimal_for_the_binary_objectives(seed: int, objective: str) -> N
     counters = random_counters(np.random.default_rng(seed), axes(), batch=4)
     estimates = estimate(counters, Prior())
     pi = weights(estimates.exponents, keep_rate("auto", estimates.labels, 3))
-    build = {"bound": problems.bound, "paper": problems.paper}[objective]
+    build = {"bound": objectives.bound, "paper": objectives.paper}[objective]
     problem = build(estimates, cross_instance(pi, estimates.error), np.ones((4, 2)), np.ones(4))
     assert kkt_residual(problem, solve(problem)).max() <= 1e-9
 
@@ -88,7 +88,7 @@ def test_it_is_the_best_of_many_points_whatever_is_known_of_which_cell(seed: int
     counters.losses[...] = rng.binomial(counters.trials, rng.random(counters.trials.shape))
     estimates = estimate(counters, Prior())
     pi = weights(estimates.exponents, keep_rate(0.35, estimates.labels, 4))
-    problem = problems.paper(estimates, cross_instance(pi, estimates.error), np.ones((8, 2)), np.ones(8))
+    problem = objectives.paper(estimates, cross_instance(pi, estimates.error), np.ones((8, 2)), np.ones(8))
     found = problem.value(solve(problem))
     for t in rng.random((40, 2)):
         there = np.broadcast_to(np.stack([1 - t, t], axis=1), (8, 2, 2))

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from processor.adapters.memory.store import MemoryStore
 from processor.core import IN_FORCE
 from processor.core.errors import IncompatibleStateError
+from processor.core.events import Limits, Reason
 from processor.core.settings import Policy, Settings
-from processor.core.stream.entry import Parked, Pending, Settled, decode_entry, entry_id
-from processor.core.stream.events import Limits, Reason
+from processor.core.stream.entries import Parked, Pending, Settled, decode_entry, entry_id
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, Range, changelog_parts
 from processor.core.stream.partition import Partition, partition_from_fields
@@ -36,7 +36,7 @@ from processor.core.stream.step import (
 )
 from processor.core.stream.tenant import TenantSettings
 from processor.core.stream.writes import SetEntry, unpack
-from processor.runtime.loop.faults import step_around_faults
+from processor.service.poison import step_around_faults
 
 from .either_way import loops as loops
 

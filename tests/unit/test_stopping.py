@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from processor.runtime.stopping import HURRY, Stopping, stopping, terminated_as_interrupted
+from processor.run.stopping import HURRY, Stopping, stopping, terminated_as_interrupted
 
 
 def test_the_first_signal_is_noted_and_what_was_there_before_is_put_back() -> None:

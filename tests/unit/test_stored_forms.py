@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from processor.core.counting.codec import decode_state, encode_state
+from processor.core.alerts.monitor import Watch, WatchSettings
 from processor.core.errors import ForeignRecordError, IncompatibleStateError
-from processor.core.learner import Learner
-from processor.core.stream.entry import decode_entry
+from processor.core.learner.codec import decode_state, encode_state
+from processor.core.learner.learner import Learner
+from processor.core.stream.entries import decode_entry
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JOURNAL_FORM, ChangelogRecord, JournalRecord, Range
 from processor.core.stream.partition import HEAD, Partition, partition_from_fields, stored_partitions
 from processor.core.stream.tenant import BINARY_FORM, Tenant, fields_by_tenant, write_tenants
 from processor.core.stream.writes import SetField, Writes, unpack
-from processor.core.watching.watch import Watch, WatchSettings
-from processor.runtime.loop.anchor import JournalLink
+from processor.service.committed import JournalLink
 
 from .observed import binary, settings_for, tenant_of
 

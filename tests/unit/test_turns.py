@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from processor.adapters.log import TopicPartition
+from processor import config as configuration
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
+from processor.config import Config
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.partitioning import partition_of
-from processor.runtime import config as configuration
-from processor.runtime.assembly import stream_settings
-from processor.runtime.config import Config
-from processor.runtime.loop.owned import LoopSettings
-from processor.runtime.loop.worker import Worker
+from processor.core.stream.partitioner import partition_of
+from processor.ports.log import TopicPartition
+from processor.run.assembly import stream_settings
+from processor.service.assigned import LoopSettings
+from processor.service.worker import Worker
 from tests.recordings.stream import GROUP, START, Event, Running
 
 PACE = LoopSettings(commit_interval=0, most_records=10_000, transaction_budget=2_500)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from processor.core.alerts import monitor as module
+from processor.core.alerts.monitor import Alert, AlertChange, Watch, WatchSettings
+from processor.core.alerts.sequential_tests import RATES, START, Stream, factors, grown, mean
 from processor.core.errors import IncompatibleStateError, InvalidSettingsError
-from processor.core.watching import watch as module
-from processor.core.watching.bets import RATES, START, Stream, factors, grown, mean
-from processor.core.watching.watch import Alert, AlertChange, Watch, WatchSettings
 
 from .either_way import loops as loops
 

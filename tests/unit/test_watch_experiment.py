@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.core.watching.bets import Stream
-from processor.core.watching.watch import WatchSettings
+from processor.core.alerts.monitor import WatchSettings
+from processor.core.alerts.sequential_tests import Stream
 from processor.experiments import watch_figure
 from processor.experiments.watch_streams import NEVER, Scenario, StreamTask, detection, work
 from processor.experiments.wealth import Pairs, Streams, ZTest, draw_pairs

@@ -21,7 +21,7 @@ from processor.audit.whatif.whatif import WhatIfTask, answered
 from processor.cli import app
 from processor.core.errors import InvalidInputError
 from processor.core.stream.journal import JournalRecord
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS
+from processor.telemetry.figures import EQUALIZED_ODDS
 from tests.recordings.stream import Event, MemorySource
 
 from .whatif_streams import GROUPS, LABELS, SEED, TENANT, cases, config, direct, events, recorded, written

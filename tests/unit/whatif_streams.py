@@ -16,13 +16,13 @@ from processor.audit.sources import manifest as manifests
 from processor.audit.sources.lines import line_of
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
 from processor.audit.sources.source import ROLES, Source
+from processor.config import Config, load
 from processor.core import Decision, Learner, Request
+from processor.core.events import Limits, decode_feedback, decode_request
 from processor.core.settings import Settings
-from processor.core.stream.events import Limits, decode_feedback, decode_request
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.step import YOUNG, YOUNG_CHUNK
-from processor.runtime.config import Config, load
-from processor.runtime.loop.worker import LoopSettings
+from processor.service.worker import LoopSettings
 from tests.recordings.stream import START, Event, MemorySource, Running
 
 SEED = "5eed" * 16

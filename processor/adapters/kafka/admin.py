@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from processor.adapters.kafka.errors import create_client, error_of, translate_error
 from processor.adapters.kafka.settings import Properties, client_properties
-from processor.adapters.log import TopicPartition
+from processor.ports.log import TopicPartition
 
 TIMEOUT = 15.0
 

@@ -1,6 +1,6 @@
 from confluent_kafka import Message
 
-from processor.adapters.log import PartitionRecords, Sources, TopicPartition
+from processor.ports.log import PartitionRecords, Sources, TopicPartition
 
 def runs(
     messages: list[Message], positions: dict[TopicPartition, int], sources: Sources

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 
 from processor.adapters.kafka.headers import carried
-from processor.adapters.log import TopicPartition, PartitionRecords
-from processor.core.stream.batch import InputRecord
+from processor.ports.log import TopicPartition, PartitionRecords
+from processor.core.stream.decode import InputRecord
 
 
 def runs(list messages, dict positions, sources):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from processor.adapters.log import (
+from processor.ports.log import (
     FencedError,
     LogError,
     OperatorActionRequiredError,
@@ -107,7 +107,7 @@ def error_of(problem: KafkaException | KafkaError) -> KafkaError:
 def has_code(error: KafkaError, code: int) -> bool:
     """Whether this is the reason: a fatal error of a consumer has code _FATAL and tells its reason in words only.
 
-    >>> says(KafkaError(KafkaError._FATAL, "Fatal error: " + KafkaError(13).str()), 13)
+    >>> has_code(KafkaError(KafkaError._FATAL, "Fatal error: " + KafkaError(13).str()), 13)
     True
     """
     return error.code() == code or KafkaError(code).str() in error.str()
@@ -119,8 +119,8 @@ def translate_error(problem: KafkaException | KafkaError, doing: str) -> LogErro
     A person's errors come first because librdkafka marks most of them abortable, and processing the batch again
     would fail again; then fencing, because the group's fencing codes are marked abortable too.
 
-    >>> meaning(KafkaError(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True), "sending offsets")
-    Fenced('sending offsets: ... (ILLEGAL_GENERATION)')
+    >>> translate_error(KafkaError(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True), "sending offsets")
+    FencedError('sending offsets: ... (ILLEGAL_GENERATION)')
     """
     error = error_of(problem)
     text = f"{doing}: {error.str()} ({error.name()})"

@@ -28,7 +28,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from processor.adapters.kafka.errors import create_client, error_of, translate_error
 from processor.adapters.kafka.settings import Properties, client_properties, producer_properties, reader_properties
-from processor.adapters.log import Committed, OperatorActionRequiredError, RetryableError, TopicPartition
+from processor.ports.log import Committed, OperatorActionRequiredError, RetryableError, TopicPartition
 
 TIMEOUT = 10.0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from processor.adapters.log import Headers
+from processor.ports.log import Headers
 
 MOST = 65_536
 """Bytes of names and values together: what a record leads to must fit into a message too."""

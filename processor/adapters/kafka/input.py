@@ -23,7 +23,7 @@ from processor.adapters.kafka.headers import headers_of
 from processor.adapters.kafka.membership import parsed
 from processor.adapters.kafka.runs import NEVER, runs
 from processor.adapters.kafka.settings import GroupProtocol, Properties, consumer_properties
-from processor.adapters.log import (
+from processor.ports.log import (
     Committed,
     Listener,
     LogError,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 
-from processor.adapters.log import FencedError, Membership, OperatorActionRequiredError
+from processor.ports.log import FencedError, Membership, OperatorActionRequiredError
 
 _MAGIC = b"CGMDv2:"
 _GENERATION = struct.Struct("=i")

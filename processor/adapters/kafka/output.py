@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from processor.adapters.kafka.errors import REMEDY, create_client, error_of, translate_error
 from processor.adapters.kafka.membership import written
 from processor.adapters.kafka.settings import Properties, producer_properties
-from processor.adapters.log import (
+from processor.ports.log import (
     Committed,
     CommitUnknownError,
     FencedError,

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from processor.adapters.kafka.errors import NOT_KEPT, UNREADABLE, create_client, translate_error
 from processor.adapters.kafka.input import PASSING, record_of
 from processor.adapters.kafka.settings import Properties, client_properties, reader_properties
-from processor.adapters.log import (
+from processor.ports.log import (
     OperatorActionRequiredError,
     Record,
     RetryableError,

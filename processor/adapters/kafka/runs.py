@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
-from processor.adapters.log import PartitionRecords, Sources, TopicPartition
-from processor.core.stream.batch import InputRecord
+from processor.core.stream.decode import InputRecord
+from processor.ports.log import PartitionRecords, Sources, TopicPartition
 
 from .headers import headers_of
 

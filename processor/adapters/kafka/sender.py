@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from processor.adapters.kafka.errors import create_client, error_of, translate_error
 from processor.adapters.kafka.settings import PRODUCER, PRODUCER_DEFAULTS, Properties, client_properties
-from processor.adapters.log import Headers, RetryableError
+from processor.ports.log import Headers, RetryableError
 
 TIMEOUT = 30.0
 

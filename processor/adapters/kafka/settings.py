@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from processor.adapters.log import OperatorActionRequiredError
+from processor.ports.log import OperatorActionRequiredError
 
 Properties = Mapping[str, str | int | float | bool]
 GroupProtocol = Literal["classic", "consumer"]

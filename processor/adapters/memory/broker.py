@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from processor.adapters.log import (
+from processor.core.stream.partitioner import partition_of
+from processor.ports.log import (
     Committed,
     FencedError,
     Headers,
@@ -25,7 +26,6 @@ from processor.adapters.log import (
     RetryableError,
     TopicPartition,
 )
-from processor.core.stream.partitioning import partition_of
 
 Hook = Callable[[str, str], None]
 

@@ -11,7 +11,9 @@ from contextlib import suppress
 from functools import wraps
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from processor.adapters.log import (
+from processor.adapters.memory.broker import Member, MemoryBroker
+from processor.core.stream.decode import InputRecord
+from processor.ports.log import (
     Committed,
     CommitUnknownError,
     FencedError,
@@ -27,8 +29,6 @@ from processor.adapters.log import (
     TopicPartition,
     UnreadableBatchError,
 )
-from processor.adapters.memory.broker import Member, MemoryBroker
-from processor.core.stream.batch import InputRecord
 
 P = ParamSpec("P")
 R = TypeVar("R")

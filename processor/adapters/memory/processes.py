@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from processor.adapters.processes import EXPIRY_MS, Process, read
+from processor.ports.processes import EXPIRY_MS, Process, read
 
 
 class MemoryProcesses:

@@ -7,16 +7,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from processor.adapters.store import (
-    Applied,
-    Identity,
-    LookupResult,
-    SnapshotPage,
-    StoreDamagedError,
-    StoreFencedError,
-    StoreUnavailableError,
-    verdict,
-)
 from processor.core.stream.expiry import due_slots
 from processor.core.stream.writes import (
     DeleteEntry,
@@ -28,6 +18,16 @@ from processor.core.stream.writes import (
     Write,
     Writes,
     unpack,
+)
+from processor.ports.store import (
+    Applied,
+    Identity,
+    LookupResult,
+    SnapshotPage,
+    StoreDamagedError,
+    StoreFencedError,
+    StoreUnavailableError,
+    verdict,
 )
 
 

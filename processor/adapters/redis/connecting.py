@@ -20,7 +20,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisClusterE
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
-from processor.adapters.store import StoreUnusableError
+from processor.ports.store import StoreUnusableError
 
 T = TypeVar("T")
 
@@ -193,7 +193,7 @@ def named(address: Address, client: Any) -> str:
     return f"{address} (now {_place(client.sentinels.discover_master(client.watched))})"
 
 
-class Unmastered(MasterNotFoundError):
+class MasterUnknownError(MasterNotFoundError):
     """No sentinel names a master that is up. ``refused``: one of them wants another password."""
 
     def __init__(self, name: str, reasons: Mapping[str, RedisError]) -> None:
@@ -219,7 +219,7 @@ class _Sentinels(Sentinel):
             if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                 self.sentinels = [sentinel, *(one for one in asked if one is not sentinel)]  # it is asked first now
                 return state["ip"], state["port"]
-        raise Unmastered(service_name, failed)
+        raise MasterUnknownError(service_name, failed)
 
 
 def _as_redis_error(error: Exception) -> RedisError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from processor.adapters.processes import EXPIRY_MS, Process
+from processor.ports.processes import EXPIRY_MS, Process
 
 from .connecting import RedisConnection
 from .store import translated

@@ -36,9 +36,11 @@ from redis.exceptions import (
     WatchError,
 )
 
-from processor.adapters.redis.connecting import Address, RedisConnection, Unmastered, named
+from processor.adapters.redis.connecting import Address, MasterUnknownError, RedisConnection, named
 from processor.adapters.redis.entries import command, split_commands
-from processor.adapters.store import (
+from processor.core.stream.expiry import DueSlot
+from processor.core.stream.writes import ID_BYTES, SetField, unpack
+from processor.ports.store import (
     Applied,
     Identity,
     LookupResult,
@@ -50,8 +52,6 @@ from processor.adapters.store import (
     StoreUnusableError,
     verdict,
 )
-from processor.core.stream.expiry import DueSlot
-from processor.core.stream.writes import ID_BYTES, SetField, unpack
 
 T = TypeVar("T")
 
@@ -360,7 +360,7 @@ def translated(error: Exception, address: Address) -> StoreError:
     """What the caller must do about an error of the client library."""
     code = getattr(error, "status_code", None)  # the library cuts it from the message
     text = address.clean(f"{code} {error}" if code else str(error))
-    if isinstance(error, Unmastered):
+    if isinstance(error, MasterUnknownError):
         if error.refused:
             return StoreUnusableError(
                 f"{address}: {text}. Put sentinel_username and sentinel_password into the address."

@@ -8,26 +8,26 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from processor.adapters.codec import Codec
 from processor.audit.replay.findings import Finding, NotAuditableError
+from processor.audit.replay.output_reader import OutputReader
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import Source
 from processor.audit.verify.decisions import Decisions
-from processor.core.cases import Drawn
+from processor.core.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.exact import ONE
-from processor.core.rules.draws import draws
-from processor.core.stream.entry import Parked, decode_entry, entry_id
-from processor.core.stream.events import DecisionEvent, RequestEvent, decode_decision
+from processor.core.learner.cases import Drawn
+from processor.core.learner.draws import draws
+from processor.core.stream.entries import Parked, decode_entry, entry_id
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
 from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, InputRecord, step
 from processor.core.stream.tenant import Tenant
+from processor.ports.codec import Codec
 
-from .aftermath import PastDecision, label_history
 from .explanation import Draw, ExpertShare, Explanation, InstanceShare
+from .label_history import PastDecision, label_history
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .aftermath import LabelHistory
+from .label_history import LabelHistory
 
 
 class ExpertShare(msgspec.Struct, kw_only=True):

@@ -11,13 +11,13 @@ import msgspec
 
 from processor import __version__
 from processor.adapters.kafka.group import describe_cluster
-from processor.adapters.log import TopicPartition
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import settled_extents
 from processor.audit.sources.compression import Compression
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
 from processor.audit.sources.offsets import Extent, KafkaOffsets, committed_identities, counts_of
 from processor.audit.sources.source import MANIFEST, RecordingError, Role
+from processor.ports.log import TopicPartition
 
 from .ranges import RESULTS, Limit, RecordingRefusedError, Stretch, planned
 from .series import trimmed

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Protocol
 
-from processor.adapters.log import Headers, Record
 from processor.audit.sources.source import RecordingError, Role, Source
+from processor.ports.log import Headers, Record
 
 BY_KEY = -1
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from processor.adapters.log import TopicPartition
 from processor.audit.sources.cluster import fetched
 from processor.audit.sources.offsets import Extent, KafkaOffsets
 from processor.audit.sources.source import RecordingError, Role, role_named
 from processor.core.stream.journal import JournalRecord
+from processor.ports.log import TopicPartition
 
 MARGIN = 60_000
 """milliseconds before a time from which on results are taken: they are sent a little before their journal record"""

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import Message
 
-from processor.adapters.log import TopicPartition, UnreadableBatchError
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import fetched
 from processor.audit.sources.lines import TSTYPES, RecordedLine, filled
@@ -21,6 +20,7 @@ from processor.audit.sources.passing import after_unreadable
 from processor.audit.sources.source import RecordingError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import digest
+from processor.ports.log import TopicPartition, UnreadableBatchError
 
 from .plan import Gone, Properties, RecordingOrder, Work, now
 from .ranges import RecordingRefusedError

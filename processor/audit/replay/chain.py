@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from processor.adapters.log import Record
 from processor.core.errors import IncompatibleStateError
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
+from processor.ports.log import Record
 
 from .findings import Finding, NotAuditableError
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from processor.adapters.log import Record
-from processor.core.cases import Drawn
-from processor.core.stream.events import DecisionEvent, RequestEvent, decode_decision
+from processor.core.events import DecisionEvent, RequestEvent, decode_decision
+from processor.core.learner.cases import Drawn
 from processor.core.stream.step import DecodedBatch
 from processor.core.stream.tenant import TenantSettings
+from processor.ports.log import Record
 
 from .rules import RuleBook
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from processor.adapters.codec import Codec, raw_of
-from processor.adapters.log import Record
 from processor.audit.sources.source import Source
-from processor.core.cases import Drawn
 from processor.core.errors import GForceError
+from processor.core.learner.cases import Drawn
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord, digest
 from processor.core.stream.partition import Partition
@@ -31,12 +29,14 @@ from processor.core.stream.step import (
     steps,
 )
 from processor.core.stream.tenant import Tenant, fields_by_tenant
+from processor.ports.codec import Codec, raw_of
+from processor.ports.log import Record
 
 from .chain import Chain, ChainLink, journal_record
 from .findings import Finding, NotAuditableError
-from .mirror import MemoryState
+from .input_cursor import InputCursor
+from .memory_state import MemoryState
 from .rules import Override, RuleBook, Secrets, digest_of
-from .tapes import InputCursor
 
 Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
 """Changes what a batch asks for, between decoding and stepping: leave an expert out, hold labels back."""

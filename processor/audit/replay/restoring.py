@@ -13,9 +13,9 @@ from hashlib import blake2b
 
 import msgspec
 
-from processor.adapters.log import Record
 from processor.audit.sources.source import Role
 from processor.core.stream.journal import record_hash
+from processor.ports.log import Record
 
 from .findings import with_code_points
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
+from processor.config import Config, canonical, digest, tenant_settings
+from processor.config.tenants import check_seed, derived_seed
+from processor.config.values import Secret
+from processor.core.alerts.monitor import WatchSettings
 from processor.core.errors import GForceError, InvalidInputError
+from processor.core.events import Limits
 from processor.core.settings import Settings
-from processor.core.stream.events import Limits
 from processor.core.stream.step import StreamSettings
 from processor.core.stream.tenant import TenantSettings
-from processor.core.watching.watch import WatchSettings
-from processor.runtime.config import Config, canonical, digest, tenant_settings
-from processor.runtime.config.tenants import check_seed, derived_seed
-from processor.runtime.config.values import Secret
 
 from .findings import NotAuditableError
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from processor.adapters.log import Record
 from processor.audit.sources.source import Source
 from processor.core.errors import ForeignRecordError, IncompatibleStateError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest, state_digest
 from processor.core.stream.partition import HEAD, partition_from_fields
+from processor.ports.log import Record
 
 from .chain import Chain, ChainLink, journal_record
 from .findings import Finding, NotAuditableError
-from .mirror import MemoryState, boundaries
+from .memory_state import MemoryState, boundaries
 from .replay import Start
 from .rules import RuleBook, Secrets
 

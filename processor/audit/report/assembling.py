@@ -15,13 +15,13 @@ from processor.audit.verify.audit import Audit
 from processor.audit.verify.result import PartitionAudit
 from processor.audit.whatif.tables import WhatIf, conclusion, reproduction
 from processor.core.exact import ONE
-from processor.core.figures.attainable import least_gap
-from processor.core.figures.confidence import interval
-from processor.core.rules.estimates import estimate
+from processor.core.learner.estimates import estimate
+from processor.core.metrics.attainable import least_gap
+from processor.core.metrics.confidence import interval
 from processor.core.stream.tenant import Tenant
-from processor.runtime.telemetry.figures import Estimate, TenantFigures
-from processor.runtime.telemetry.measuring import TenantSnapshot, measured
-from processor.runtime.telemetry.window_figures import ALPHA
+from processor.telemetry.figures import Estimate, TenantFigures
+from processor.telemetry.measuring import TenantSnapshot, measured
+from processor.telemetry.window_figures import ALPHA
 
 from .collecting import Collection, TenantCollection
 from .configuration import changes
@@ -40,7 +40,7 @@ from .data import (
     Verification,
 )
 from .first_page import statements
-from .moments import cumulative, intervals
+from .intervals import cumulative, intervals
 from .redaction import Redaction
 from .words import (
     DEAD_REASONS,

@@ -17,7 +17,7 @@ from textwrap import wrap
 from typing import Any
 
 from processor.core.errors import GForceError
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS
+from processor.telemetry.figures import EQUALIZED_ODDS
 
 from .data import TenantReport
 from .words import delay_names, unseen_named

@@ -7,25 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from processor.adapters.codec import Codec
 from processor.audit.replay.findings import NotAuditableError
+from processor.audit.replay.output_reader import OutputReader
 from processor.audit.replay.pool import Progress
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import RecordingError, Source
 from processor.audit.verify.decisions import Decisions
 from processor.audit.whatif.ledger import LabelledDecision, Ledger, RecordedDecision
-from processor.core.cases import Drawn
-from processor.core.counting.axes import Axes
-from processor.core.counting.counters import Counters
-from processor.core.stream.entry import entry_id
+from processor.core.alerts.alert_events import AlertEvent
+from processor.core.learner.axes import Axes
+from processor.core.learner.cases import Drawn
+from processor.core.learner.counters import Counters
+from processor.core.stream.entries import entry_id
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import REQUESTS, DecodedBatch
 from processor.core.stream.tenant import Tenant
-from processor.core.watching.alert_events import AlertEvent
+from processor.ports.codec import Codec
 
 MOST_POINTS = 160
 MOST_ALERTS = 200

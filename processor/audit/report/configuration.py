@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from processor.runtime.config.values import Duration
+from processor.config.values import Duration
 
 _MILLISECONDS = ("expiry", "parking", "duplicate_horizon", "bucket")
 _SHOWN = {"seed_commitment": "seed (commitment)"}

@@ -8,7 +8,7 @@ import msgspec
 
 from processor.audit.sources.source import RecordingError, Role, Source
 from processor.audit.verify.result import PartitionAudit
-from processor.core.watching.alert_events import AlertEvent
+from processor.core.alerts.alert_events import AlertEvent
 
 from .collecting import Collection
 from .data import Coverage, LaterAlert

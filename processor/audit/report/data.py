@@ -8,7 +8,7 @@ import msgspec
 
 from processor import __version__
 from processor.audit.whatif.figures import TenantAnswer
-from processor.runtime.telemetry.figures import CellRate, Estimate, TenantFigures
+from processor.telemetry.figures import CellRate, Estimate, TenantFigures
 
 REPORT_FORM = 1
 Tone = Literal["good", "open", "bad", "note"]

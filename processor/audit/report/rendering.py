@@ -8,7 +8,7 @@ from typing import Any
 
 from processor.audit.whatif.tables import short, shown
 from processor.core.errors import GForceError
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS, METRICS
+from processor.telemetry.figures import EQUALIZED_ODDS, METRICS
 
 from . import charts, words
 from .configuration import flattened

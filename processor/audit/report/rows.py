@@ -11,7 +11,7 @@ from typing import IO
 import msgspec
 
 from processor.audit.whatif.tables import number, plain, rows
-from processor.runtime.telemetry.figures import Estimate
+from processor.telemetry.figures import Estimate
 
 from .data import Moment, ReportData, TenantReport
 from .words import delay_names

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from math import isnan
 
 from processor.audit.whatif.tables import short
-from processor.core.stream.events import Reason
-from processor.core.watching.alert_events import AlertEvent
-from processor.runtime.config.values import Duration
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
+from processor.config.values import Duration
+from processor.core.alerts.alert_events import AlertEvent
+from processor.core.events import Reason
+from processor.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate, TenantFigures
 
 from .data import Coverage, LabelCounts, Statement
 

@@ -13,7 +13,7 @@ from processor.adapters.kafka.errors import UNREADABLE, create_client
 from processor.adapters.kafka.input import record_of
 from processor.adapters.kafka.reader import check_reading
 from processor.adapters.kafka.settings import Properties, reader_properties
-from processor.adapters.log import Record, RetryableError, TopicPartition, UnreadableBatchError
+from processor.ports.log import Record, RetryableError, TopicPartition, UnreadableBatchError
 
 from .offsets import Extent, KafkaOffsets, committed_identities, counts_of
 from .passing import after_unreadable

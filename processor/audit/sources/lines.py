@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from processor.adapters.log import Headers, Record
+from processor.ports.log import Headers, Record
 
 from .compression import TruncatedFileError, UnreadableFileError, blocks
 from .source import RecordingError

@@ -14,8 +14,8 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from processor.adapters.kafka.errors import create_client, translate_error
 from processor.adapters.kafka.group import KafkaGroup
 from processor.adapters.kafka.settings import Properties, client_properties
-from processor.adapters.log import OperatorActionRequiredError, TopicPartition
 from processor.core.stream.identity import Identity
+from processor.ports.log import OperatorActionRequiredError, TopicPartition
 
 TIMEOUT = 15.0
 PATIENCE = 20.0

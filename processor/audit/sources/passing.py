@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 from confluent_kafka import Message
 
-from processor.adapters.log import UnreadableBatchError
 from processor.core.stream.journal import Range
+from processor.ports.log import UnreadableBatchError
 
 from .source import Role
 

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from processor.adapters.log import Record
+from processor.ports.log import Record
 
 from . import manifest
 from .lines import read_lists

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Protocol, get_args
 
-from processor.adapters.log import Record
 from processor.core.errors import GForceError, one_of
+from processor.ports.log import Record
 
 Role = Literal["requests", "feedback", "decisions", "journal", "changelog", "dead_letters", "alerts"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -11,15 +11,15 @@ from typing import Literal
 import msgspec
 
 from processor import __version__
-from processor.adapters.codec import Codec
 from processor.audit.replay.findings import Finding, NotAuditableError
 from processor.audit.replay.pool import Progress, in_processes
 from processor.audit.sources.manifest import verify_manifest
 from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import Source
+from processor.config import Config
 from processor.core.errors import InvalidInputError
 from processor.core.stream.identity import Identity
-from processor.runtime.config import Config
+from processor.ports.codec import Codec
 
 from .partition import audit_partitions
 from .result import AuditOptions, PartitionAudit
@@ -69,7 +69,7 @@ class CodecOf:
     config: Config
 
     def __call__(self) -> Codec | None:
-        from processor.runtime.assembly import codec_of
+        from processor.run.assembly import codec_of
 
         return codec_of(self.config)
 

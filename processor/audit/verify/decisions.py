@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from processor.adapters.log import Record
 from processor.audit.replay.findings import Finding, Kind, with_code_points
-from processor.audit.replay.shelves import OutputReader, PartitionCursor
-from processor.core.stream.events import DecisionEvent, decode_decision
+from processor.audit.replay.output_reader import OutputReader, PartitionCursor
+from processor.core.events import DecisionEvent, decode_decision
 from processor.core.stream.journal import JournalRecord, decisions_digest
 from processor.core.stream.step import EncodedDecision
+from processor.ports.log import Record
 
 Key = tuple[str, str]
 SHOWN = 600

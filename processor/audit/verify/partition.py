@@ -9,16 +9,16 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 
-from processor.audit.replay.abreast import ENOUGH, Stepping, interleave_partitions
 from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditableError
+from processor.audit.replay.interleave import ENOUGH, Stepping, interleave_partitions
+from processor.audit.replay.output_reader import OutputReader
 from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import RuleBook
-from processor.audit.replay.shelves import OutputReader
 from processor.audit.replay.snapshots import Changelog, own_writes, start_at
 from processor.audit.sources.source import RecordingError, Role, Source
 from processor.core import IN_FORCE
-from processor.core.cases import Drawn
+from processor.core.learner.cases import Drawn
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import JournalRecord, state_digest
 from processor.core.stream.step import DecodedBatch, StepResult

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from processor.adapters.codec import Codec
 from processor.audit.replay.findings import Finding
+from processor.audit.replay.input_cursor import Skipped
 from processor.audit.replay.rules import Secrets
-from processor.audit.replay.tapes import Skipped
 from processor.core.stream.identity import Identity
+from processor.ports.codec import Codec
 
 
 class Lineage(msgspec.Struct, kw_only=True):

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from processor.adapters.log import Record
 from processor.audit.replay.findings import Finding
-from processor.audit.replay.shelves import OutputReader
+from processor.audit.replay.output_reader import OutputReader
 from processor.audit.sources.source import Source
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.step import REQUESTS, DeadLetter, InputRecord
-from processor.runtime.loop.publish import MAX_DEAD_LETTER, MAX_KEY
+from processor.ports.log import Record
+from processor.service.publish import MAX_DEAD_LETTER, MAX_KEY
 
 from .decisions import shown
 

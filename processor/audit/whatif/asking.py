@@ -7,13 +7,13 @@ from itertools import islice
 
 import msgspec
 
-from processor.adapters.codec import Codec
 from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Source
 from processor.core.errors import IncompatibleStateError, InvalidInputError
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
+from processor.ports.codec import Codec
 
 from .figures import tenant_answers
 from .settings import SettingsChange, Sweep, settings_asked_for
@@ -82,7 +82,7 @@ def _may_hold(journal: bytes, number: int, tenants: frozenset[str]) -> bool:
 
 def experts_in(source: Source, numbers: Sequence[int], tenants: frozenset[str], codec: Codec | None) -> list[str]:
     """The experts of the first requests of each partition."""
-    from processor.adapters.codec import raw_of
+    from processor.ports.codec import raw_of
 
     decoder = msgspec.json.Decoder(AskedExperts)
     found: set[str] = set()

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 
 from processor.core.exact import ONE, Floats, Ints
-from processor.core.figures.confidence import gap_interval, interval
-from processor.core.figures.metrics import rate_by_label
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate
-from processor.runtime.telemetry.window_figures import ALPHA, gaps_of
+from processor.core.metrics.confidence import gap_interval, interval
+from processor.core.metrics.rates import rate_by_label
+from processor.telemetry.figures import EQUALIZED_ODDS, ERROR_RATE, FNR, FPR, Estimate
+from processor.telemetry.window_figures import ALPHA, gaps_of
 
 from .outcomes import Cell, PairedCases, TenantRun
 from .settings import RECORDED, SettingsChange

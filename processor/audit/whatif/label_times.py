@@ -13,12 +13,12 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from pathlib import Path
 
-from processor.adapters.codec import Codec, raw_of
 from processor.audit.sources.source import Source
-from processor.core.stream.entry import entry_id
-from processor.core.stream.events import FeedbackEvent, Limits, RejectedEventError, decode_feedback
+from processor.core.events import FeedbackEvent, Limits, RejectedEventError, decode_feedback
+from processor.core.stream.entries import entry_id
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.step import FEEDBACK, DecodedBatch, InputRecord
+from processor.ports.codec import Codec, raw_of
 
 from .settings import LabelDelay
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from processor.core.stream.entry import EXPIRED, LABELLED, entry_id
+from processor.core.stream.entries import EXPIRED, LABELLED, entry_id
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import DecodedBatch, StepResult
 from processor.core.stream.writes import ID_BYTES

@@ -10,7 +10,7 @@ import numpy as np
 
 from processor.core import IN_FORCE
 from processor.core.exact import ONE, Floats, Ints
-from processor.core.figures.diagnosis import unlabelled_decisions
+from processor.core.metrics.diagnosis import unlabelled_decisions
 from processor.core.stream.tenant import Tenant
 
 from .ledger import LabelledDecision, RecordedDecision

@@ -8,10 +8,10 @@ from typing import Literal, cast
 import msgspec
 import numpy as np
 
+from processor.config.values import Duration
 from processor.core.errors import InvalidInputError, InvalidSettingsError, nearest, one_of
 from processor.core.settings import OBJECTIVES, POLICIES, Balance, ObjectiveName, PolicyName
 from processor.core.stream.tenant import TenantSettings
-from processor.runtime.config.values import Duration
 
 LIFETIME = "lifetime"
 SWEPT = ("lambda", "lambda-regret", "eta", "window", "policy", "objective", "without", "delay")
@@ -91,7 +91,7 @@ class SettingsChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     @property
     def name(self) -> str:
         """
-        >>> Change(objective="mixture", fairness=0.1).name
+        >>> SettingsChange(objective="mixture", fairness=0.1).name
         'mixture, λ 0.1'
         """
         said = [

@@ -8,7 +8,7 @@ from math import isnan
 import msgspec
 
 from processor import __version__
-from processor.runtime.telemetry.figures import EQUALIZED_ODDS, Estimate
+from processor.telemetry.figures import EQUALIZED_ODDS, Estimate
 
 from .figures import SettingFigures, TenantAnswer
 from .pareto import on_the_front

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
-from processor.audit.replay.mirror import MemoryState
+from processor.audit.replay.memory_state import MemoryState
 from processor.audit.replay.replay import ReplayedBatch
 from processor.audit.replay.rules import RuleBook, Secrets
 from processor.core.advice import Advice

@@ -13,16 +13,16 @@ from os import cpu_count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from processor.adapters.codec import Codec
 from processor.audit.replay.findings import NotAuditableError
+from processor.audit.replay.output_reader import OutputReader
 from processor.audit.replay.pool import Progress, in_processes
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.replay.rules import Secrets
-from processor.audit.replay.shelves import OutputReader
 from processor.audit.sources.source import Source
 from processor.audit.verify.decisions import Decisions
 from processor.core.stream.journal import decisions_digest
 from processor.core.stream.partition import Partition
+from processor.ports.codec import Codec
 
 from .label_times import LabelStore
 from .ledger import Ledger

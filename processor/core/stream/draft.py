@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from processor.core.watching.alert_events import AlertEvent
-from processor.core.watching.alerts import AlertChange
+from processor.core.alerts.alert_events import AlertEvent
+from processor.core.alerts.alerts import AlertChange
+from processor.core.events import MAX_DETAIL, Reason
 
-from .batch import DeadLetter, EncodedDecision, InputRecord, StreamSettings
-from .events import MAX_DETAIL, Reason
+from .decode import DeadLetter, EncodedDecision, InputRecord, StreamSettings
 from .expiry import DueSlot
 from .partition import Partition
 from .tenant import Tenant, TenantSettings, ToWrite

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from processor.core import compiled
+from processor.core import native
 from processor.core.errors import ForeignRecordError, IncompatibleStateError
 
 JOURNAL_FORM = 2
@@ -200,8 +200,8 @@ def record_hashes(keys: list[bytes | None], values: list[bytes | None], timestam
     >>> record_hashes(*map(list, zip(*records))) == b"".join(record_hash(*record) for record in records)
     True
     """
-    if compiled.BUILT:
-        return compiled.record_hashes(keys, values, timestamps)
+    if native.BUILT:
+        return native.record_hashes(keys, values, timestamps)
     return plain_record_hashes(keys, values, timestamps)
 
 

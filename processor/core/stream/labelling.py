@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from processor.core import compiled
+from processor.core import native
+from processor.core.alerts.alerts import AlertChange
 from processor.core.errors import one_of
-from processor.core.watching.alerts import AlertChange
+from processor.core.events import FeedbackEvent, Reason
 
-from .batch import Decoded, InputRecord, StreamSettings
+from .decode import Decoded, InputRecord, StreamSettings
 from .draft import Draft
-from .entry import MOST_PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, decode_entry
-from .events import FeedbackEvent, Reason
-from .joining import Joined
+from .entries import MOST_PARKED, PENDING, PENDING_WEIGHTED, Parked, Pending, Settled, decode_entry
+from .join import Joined
 from .partition import Partition
 from .tenant import Tenant
 
@@ -45,8 +45,8 @@ class Labelling(Draft):
 
     def match(self, labels: Iterable[Decoded[FeedbackEvent]], joined: dict[str, Joined]) -> Early:
         """Have labels join their decisions, in this order; those without one are left."""
-        if compiled.BUILT:
-            without = compiled.match(labels, self.changed, self.stored, self.clock, joined, self._label)
+        if native.BUILT:
+            without = native.match(labels, self.changed, self.stored, self.clock, joined, self._label)
         else:
             without = self._match_plainly(labels, joined)
         left: Early = {}

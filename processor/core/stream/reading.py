@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from .events import (
+from processor.core.events import (
     FeedbackEvent,
     Limits,
     Longest,
@@ -28,6 +28,7 @@ from .events import (
     label_type,
     text_type,
 )
+
 from .remembering import Memory
 
 TOGETHER = 64

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from processor.core import compiled
+from processor.core import native
 from processor.core.advice import Advice, AdvicePiece, ExpertOrder, Panel, order_of, panel_of
-
-from .events import Limits, Longest, canonical_labels, predictions_type
+from processor.core.events import Limits, Longest, canonical_labels, predictions_type
 
 MOST, LONGEST = 4_096, 2_048
 """How many different pieces of advice are remembered, and of how many bytes at most."""
@@ -142,8 +141,8 @@ class _Cut:
         panel = self._panels.get(group)
         if panel is None:
             return None
-        if compiled.BUILT:
-            return compiled.put_together(predictions, panel, self._others, self._first, Advice)
+        if native.BUILT:
+            return native.put_together(predictions, panel, self._others, self._first, Advice)
         return self._put_together(panel, predictions)
 
     def _put_together(self, panel: Panel, predictions: bytes) -> Advice | None:

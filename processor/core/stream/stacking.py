@@ -14,7 +14,7 @@ import numpy as np
 
 from processor.core.exact import Indices, Ints
 
-from .numbering import Tables
+from .names import Tables
 
 _SAME = np.zeros(1, dtype=np.int64)
 

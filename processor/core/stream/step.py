@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from processor.core import compiled
+from processor.core import native
 from processor.core.advice import Panel
-from processor.core.cases import Drawn
 from processor.core.errors import one_of
+from processor.core.events import FeedbackEvent, Reason, RequestEvent
+from processor.core.learner.cases import Drawn
 
-from .batch import (
+from .decide import DecidedRequests, DecodedRequest, Docket, Hearing, decide
+from .decode import (
     FEEDBACK,
     REQUESTS,
     DeadLetter,
@@ -28,9 +30,8 @@ from .batch import (
     due_slot,
     split_by_source,
 )
-from .deciding import DecidedRequests, DecodedRequest, Docket, Hearing, decide
 from .draft import StepResult
-from .entry import (
+from .entries import (
     PARKED,
     SETTLED,
     Parked,
@@ -42,10 +43,9 @@ from .entry import (
     pending_slots,
     settled_slot,
 )
-from .events import FeedbackEvent, Reason, RequestEvent
 from .expiry import SLOTS_PER_BATCH, DueSlot
 from .identity import Identity
-from .joining import Joined, join
+from .join import Joined, join
 from .labelling import Labelling
 from .partition import Partition
 from .tenant import Tenant, ToWrite, write_tenants
@@ -160,8 +160,8 @@ class _Step(Labelling):
     def publish(self) -> ToWrite:
         """Publish the decisions, and begin to write what has changed."""
         requests, made = self.given.asked.requests, self.made
-        if compiled.BUILT:
-            self.outcome.decisions = compiled.decisions_in_order(requests, made, EncodedDecision)
+        if native.BUILT:
+            self.outcome.decisions = native.decisions_in_order(requests, made, EncodedDecision)
         else:
             self.outcome.decisions = [
                 EncodedDecision(event.tenant, made[raw.offset], raw.headers)
@@ -174,7 +174,7 @@ class _Step(Labelling):
 
     def take_requests(self) -> None:
         """Sort them by tenant; those of nobody are dead letters."""
-        self.left = (compiled.by_tenant if compiled.BUILT else plain_by_tenant)(self.given.asked.requests)
+        self.left = (native.by_tenant if native.BUILT else plain_by_tenant)(self.given.asked.requests)
         for name in [name for name in self.left if self.tenant_of(name) is None]:
             for raw, _, _ in self.left.pop(name):
                 self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
@@ -206,7 +206,7 @@ class _Step(Labelling):
     def _docket(self, tenant: Tenant, chunk: Sequence[DecodedRequest]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.given.drawn.get(tenant.name))
-        look = compiled.first_look if compiled.BUILT else plain_first_look
+        look = native.first_look if native.BUILT else plain_first_look
         new, panels, predicted = look(chunk, self.changed, self.stored)
         docket.panels = {panel for panel in panels if tenant.knows(panel)}
         known = len(docket.panels) == len(panels) and all(each <= tenant.learner.labels for each in predicted)

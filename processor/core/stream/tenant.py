@@ -10,23 +10,23 @@ from typing import Any
 import msgspec
 
 from processor.core.advice import Panel
-from processor.core.counting.axes import Axes, shared_axes
-from processor.core.counting.codec import decode_counters, encode_many
-from processor.core.counting.counters import WEIGHT_UNIT, Counters
-from processor.core.counting.state import State
+from processor.core.alerts.alert_events import AlertEvent, alert_event
+from processor.core.alerts.alerts import AlertChange, WatchSettings
+from processor.core.alerts.monitor import Watch
 from processor.core.errors import IncompatibleStateError
-from processor.core.figures.diagnosis import ENOUGH, unlabelled_decisions
-from processor.core.learner import Learner
+from processor.core.learner.axes import Axes, shared_axes
+from processor.core.learner.batch import IN_FORCE
+from processor.core.learner.codec import decode_counters, encode_many
+from processor.core.learner.counters import WEIGHT_UNIT, Counters
+from processor.core.learner.learner import Learner
+from processor.core.learner.state import State
+from processor.core.metrics.diagnosis import ENOUGH, unlabelled_decisions
 from processor.core.settings import Settings
-from processor.core.together import IN_FORCE
-from processor.core.watching.alert_events import AlertEvent, alert_event
-from processor.core.watching.alerts import AlertChange, WatchSettings
-from processor.core.watching.watch import Watch
 
-from .decision_writer import DecisionWriter
-from .entry import Pending
-from .numbering import Names, NameTable, Tables, shared_names, tables_of, with_panel
-from .waits import PendingAges
+from .encode import DecisionWriter
+from .entries import Pending
+from .names import Names, NameTable, Tables, shared_names, tables_of, with_panel
+from .pending_ages import PendingAges
 from .writes import Writes
 
 BINARY_FORM = 2

@@ -22,7 +22,7 @@ from itertools import chain
 
 import numpy as np
 
-from processor.core import compiled
+from processor.core import native
 
 ID_BYTES = 16
 MAX_ENTRY = 0xFFFF
@@ -118,8 +118,8 @@ def packed_entries(entries: dict[bytes, bytes | None]) -> bytes:
     >>> packed_entries({b"2" * 16: None, b"1" * 16: b"value"})
     b'E1111111111111111\\x00\\x05valuee2222222222222222'
     """
-    if compiled.BUILT:
-        return compiled.packed_entries(entries)
+    if native.BUILT:
+        return native.packed_entries(entries)
     return plain_packed_entries(entries)
 
 
@@ -136,7 +136,7 @@ def plain_packed_entries(entries: Mapping[bytes, bytes | None]) -> bytes:
 
 def joined_ids(ids: list[bytes]) -> bytes:
     """Ids of entries in their order, one after the other."""
-    return compiled.joined_ids(ids) if compiled.BUILT else b"".join(in_order(ids))
+    return native.joined_ids(ids) if native.BUILT else b"".join(in_order(ids))
 
 
 def in_order(ids: Iterable[bytes]) -> list[bytes]:

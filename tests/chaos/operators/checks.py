@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from processor.config import load
 from processor.core.errors import GForceError
-from processor.runtime.config import load
-from processor.runtime.operations.group import opened
-from processor.runtime.operations.tenant_state import tenant_state
+from processor.operations.group import opened
+from processor.operations.tenant_state import tenant_state
 
 from .stream import Books
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from random import Random
 
-from processor.runtime.config import load as load_config
-from processor.runtime.operations.group import opened
-from processor.runtime.operations.tenant_state import tenant_state
+from processor.config import load as load_config
+from processor.operations.group import opened
+from processor.operations.tenant_state import tenant_state
 
 from .registry import scenario
 from .stage import Stage

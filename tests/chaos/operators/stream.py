@@ -26,7 +26,7 @@ from confluent_kafka import (
     TopicPartition as KafkaTopicPartition,
 )
 
-from processor.core.stream.partitioning import partition_of
+from processor.core.stream.partitioner import partition_of
 
 GROUPS, LABELS, EXPERTS = ("A", "B"), ("false", "true"), ("e0", "e1", "e2")
 STEP = 0.01

@@ -1,0 +1,258 @@
+"""Reading an input by the ranges of the journal, and telling what is wrong where it is not what was processed."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import islice
+from operator import attrgetter
+
+import msgspec
+
+from processor.audit.sources.source import Role, Source
+from processor.core.stream.journal import JournalRecord, Range, record_hash, record_hashes
+from processor.ports.log import Record
+
+from .findings import Finding, Kind, NotAuditableError
+from .restoring import REACH, Restored, restored
+
+HASH = 8
+FEW = 3
+MORE = 1_000
+"""records read at a time where there are more than the journal counts"""
+_offset = attrgetter("offset")
+
+
+@dataclass
+class Taken:
+    """The records of one range. ``exact``: they are those that were processed, restored ones included."""
+
+    records: list[Record]
+    exact: bool = True
+    findings: list[Finding] = field(default_factory=list)
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """Offsets ``first`` to ``next``, not included, that the processor could not read and an operator had skipped."""
+
+    input: str
+    topic: str
+    partition: int
+    first: int
+    next: int
+    readable: int = 0
+    """records there that could be read here"""
+
+    @property
+    def text(self) -> str:
+        """
+        >>> Skipped("requests", "eu.requests", 3, 17, 18).text
+        'eu.requests [3]: offset 17 was skipped by an operator, because the processor could not read it'
+        """
+        one = self.next == self.first + 1
+        what = f"offset {self.first} was" if one else f"offsets {self.first} to {self.next - 1} were"
+        why = f"because the processor could not read {'it' if one else 'them'}"
+        here = f"; {self.readable} records of that can be read here" if self.readable else ""
+        return f"{self.topic} [{self.partition}]: {what} skipped by an operator, {why}{here}"
+
+
+class InputCursor:
+    """One input of one partition, read forward once; a new lineage may wind it back."""
+
+    def __init__(self, source: Source, role: Role, partition: int) -> None:
+        self._source, self.role, self.number = source, role, partition
+        self.topic = source.topic(role)
+        self._bounds = source.bounds(role, partition)
+        self._records: Iterator[Record] = iter(())
+        self._held: list[Record] = []
+        """read already, and after ``position``"""
+        self._open = False
+        self._first: int | None = None
+        """offset of the first record there is"""
+        self.position = 0
+        self.read = 0
+        self.words: set[str] = set()
+        """what labels and groups may be called"""
+        self.skipped: list[Skipped] = []
+        self._searches = 3
+
+    def take(self, journal: JournalRecord, part: Range) -> Taken:
+        """The records of a batch. Raises NotAuditable where the record does not reach.
+
+        What an operator had skipped is no input, be it that this source can read some of it.
+        """
+        records = self._between(part.start, part.next, part.count)
+        for source, first, after in journal.skipped:
+            if source == self.role and part.start <= first < after <= part.next:
+                here = len(records)
+                records = [record for record in records if not first <= record.offset < after]
+                self.skipped.append(Skipped(self.role, self.topic, self.number, first, after, here - len(records)))
+        self.read += len(records)
+        hashes = _hashes(part)
+        if len(hashes) == HASH * part.count and len(records) == part.count and hashes_of(records) == hashes:
+            return Taken(records)
+        self._check_reach(journal, part, len(records))
+        return _Differences(self, journal, part, records, hashes).taken()
+
+    def wind(self, position: int) -> None:
+        """Go on at this offset, be it before or after what has been read."""
+        if position < self.position:
+            self._open = False
+        self.position = position
+
+    def restored(self, record: Record, wanted: bytes, one_of_few: bool) -> Restored | None:
+        """The record as it was processed, if that can be found out; a search for its time is costly."""
+        search = one_of_few and self._searches > 0
+        self._searches -= search
+        return restored(self.role, record, wanted, self.words, REACH if search else 0)
+
+    def rest(self) -> int:
+        """How many records there are after what the journal covers."""
+        self._between(self.position, self.position)
+        return len(self._held) + sum(1 for _ in self._records)
+
+    def _between(self, start: int, stop: int, count: int = 0) -> list[Record]:
+        """The records of these offsets, which should be ``count``."""
+        if not self._open or start < self.position:
+            self._records, self._held, self._open = iter(self._source.read(self.role, self.number, start)), [], True
+        self.position = stop
+        wanted = max(min(count, stop - start), 0) + 1  # one more, to see that there are no others
+        found = self._held
+        found += islice(self._records, max(wanted - len(found), 0))
+        while found and found[-1].offset < stop and (more := list(islice(self._records, MORE))):
+            found += more
+        first, end = (bisect_left(found, offset, key=_offset) for offset in (start, stop))
+        if self._first is None and first < len(found):
+            self._first = found[first].offset
+        self._held = found[end:]
+        return found[first:end]
+
+    def _check_reach(self, journal: JournalRecord, part: Range, found: int) -> None:
+        """A stretch that nobody kept is no difference, but nothing can be said about it either."""
+        if found >= part.count:
+            return
+        what = f"{self.topic} [{self.number}]"
+        needs = f"batch {journal.sequence} was made from offsets {part.start} to {part.next - 1} of {what}"
+        low = self._bounds[0] if self._bounds else self._first
+        if low is not None and part.start < low and (self._bounds or self._first_of(part)):
+            raise NotAuditableError(
+                f"{needs}, and what is here starts at {low}: older records were not recorded or no longer kept "
+                "(retention). Start the audit at a snapshot (--from-snapshot), and keep the inputs as long as audits "
+                "need them.",
+                partition=self.number,
+            )
+        if self._bounds and part.next > self._bounds[1]:
+            raise NotAuditableError(
+                f"{needs}, and what is here ends at {self._bounds[1]}: record the inputs up to there as well",
+                partition=self.number,
+            )
+
+    def _first_of(self, part: Range) -> bool:
+        """Whether nothing at all was there before this range: then its beginning may simply not be kept."""
+        return self._first is not None and self._first >= part.start
+
+
+def hashes_of(records: Sequence[Record]) -> bytes:
+    """``record_hash`` of every record, one after the other."""
+    columns = ([r.key for r in records], [r.value for r in records], [r.timestamp for r in records])
+    return record_hashes(*columns)
+
+
+def _hashes(part: Range) -> bytes:
+    try:
+        return b64decode(part.hashes, validate=True)
+    except NotBase64:
+        return b""
+
+
+@dataclass
+class _Differences:
+    """A range whose records are not those that were processed: which, and can they be had back?"""
+
+    tape: InputCursor
+    journal: JournalRecord
+    part: Range
+    records: list[Record]
+    hashes: bytes
+
+    def taken(self) -> Taken:
+        wanted = [self.hashes[at : at + HASH] for at in range(0, len(self.hashes), HASH)]
+        if len(wanted) != self.part.count:
+            text = f"the journal counts {self.part.count} records and has {len(wanted)} hashes of them"
+            return Taken(self.records, False, [self._finding("journal-altered", None, text)])
+        there = [record_hash(r.key, r.value, r.timestamp) for r in self.records]
+        if len(there) == len(wanted) and sorted(there) == sorted(wanted):
+            return self._reordered(there, wanted)
+        return self._aligned(there, wanted)
+
+    def _reordered(self, there: list[bytes], wanted: list[bytes]) -> Taken:
+        moved = [i for i, (mine, theirs) in enumerate(zip(there, wanted, strict=True)) if mine != theirs]
+        offsets = [self.records[i].offset for i in moved]
+        by_hash = dict(zip(there, self.records, strict=True))
+        records = [
+            Record(r.topic, r.partition, r.offset, o.timestamp, o.key, o.value, o.headers)
+            for r, o in zip(self.records, [by_hash[h] for h in wanted], strict=True)
+        ]
+        text = f"the records at {_some(offsets)} were processed in another order: they have changed places"
+        return Taken(records, True, [self._finding("input-order", offsets[0], text)])
+
+    def _changed_record(self, record: Record, mine: bytes, theirs: bytes, original: Restored | None) -> Finding:
+        text = "the record is not the one that was processed"
+        cause = "its key, payload or timestamp was changed"
+        if original is not None:
+            cause = f"{original.what}: with that, its hash is the one in the journal, and the audit goes on with it"
+        return self._finding("input-changed", record.offset, text, theirs.hex(), mine.hex(), cause)
+
+    def _aligned(self, there: list[bytes], wanted: list[bytes]) -> Taken:
+        """Tell changed records from missing and added ones, by the longest stretches that are as they were."""
+        records, exact, findings = list(self.records), True, []
+        unlike = sum(mine != theirs for mine, theirs in zip(there, wanted, strict=False))
+        alike = SequenceMatcher(None, wanted, there, autojunk=False)
+        for how, first, last, at, until in alike.get_opcodes():
+            if how == "equal":
+                continue
+            pairs = min(last - first, until - at)
+            for i in range(pairs):
+                record, theirs = self.records[at + i], wanted[first + i]
+                original = self.tape.restored(record, theirs, unlike <= FEW)
+                findings.append(self._changed_record(record, there[at + i], theirs, original))
+                exact &= original is not None
+                records[at + i] = original.record if original else record
+            findings += [self._missing(i, until, wanted[i]) for i in range(first + pairs, last)]
+            for i in range(at + pairs, until):
+                text = "the record was not there when the batch was made, or was not part of it"
+                findings.append(self._finding("input-added", self.records[i].offset, text, "", there[i].hex()))
+            exact &= last - first == until - at
+        return Taken(records, exact, findings)
+
+    def _missing(self, index: int, at: int, theirs: bytes) -> Finding:
+        before = self.records[at - 1].offset if at else self.part.start - 1
+        after = self.records[at].offset if at < len(self.records) else self.part.next
+        where = f"at offset {before + 1}" if after - before == 2 else f"between offsets {before} and {after}"
+        text = f"record {index + 1} of the batch's {self.part.count} is missing: it was {where}"
+        return self._finding("input-missing", before + 1, text, theirs.hex())
+
+    def _finding(
+        self, kind: Kind, offset: int | None, text: str, recorded: str = "", follows: str = "", cause: str = ""
+    ) -> Finding:
+        return Finding(
+            kind=kind,
+            topic=self.tape.topic,
+            partition=self.tape.number,
+            offset=offset,
+            lineage=self.journal.lineage,
+            batch=self.journal.sequence,
+            text=text,
+            recorded=f"hash {recorded} in the journal" if recorded else "",
+            follows=f"hash {follows} of the record" if follows else "",
+            cause=cause,
+        )
+
+
+def _some(offsets: list[int]) -> str:
+    shown = ", ".join(map(str, offsets[:6]))
+    return f"{shown} and {len(offsets) - 6} more" if len(offsets) > 6 else shown

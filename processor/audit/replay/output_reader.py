@@ -1,0 +1,79 @@
+"""Reading what was published: the records of an output topic that come from one partition of the inputs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from processor.audit.sources.source import Role, Source
+from processor.core.stream.partitioner import partition_of
+from processor.ports.log import Record
+
+MOST_PARTITIONS = 4_096
+LOOKED_AT = 200
+
+
+class PartitionCursor:
+    """One partition of an output topic, with records put back that were read too early."""
+
+    def __init__(self, records: Iterator[Record]) -> None:
+        self._records = records
+        self._back: deque[Record] = deque()
+
+    def next(self) -> Record | None:
+        return self._back.popleft() if self._back else next(self._records, None)
+
+    def take(self, count: int) -> list[Record]:
+        """The next so many, as far as there are any."""
+        found = [self._back.popleft() for _ in range(min(count, len(self._back)))]
+        found += islice(self._records, max(count - len(found), 0))
+        return found
+
+    def put_back(self, record: Record) -> None:
+        self._back.appendleft(record)
+
+    def __iter__(self) -> Iterator[Record]:
+        while (record := self.next()) is not None:
+            yield record
+
+
+class OutputReader:
+    """An output topic. Outputs are partitioned by key and may have another number of partitions than the inputs."""
+
+    def __init__(self, source: Source, role: Role, number: int, partitions: int) -> None:
+        self.topic = source.topic(role)
+        self._source, self._role, self._number, self._partitions = source, role, number, partitions
+        there = source.partitions(role)
+        self.count = partition_count(source, role, there, partitions)
+        self.alike = self.count == partitions
+        """the partitions are those of the inputs, so that one of them holds exactly what is wanted"""
+        self.lanes = {j: PartitionCursor(self._of_mine(j)) for j in ([number] if self.alike else there)}
+
+    def lane(self, key: bytes) -> PartitionCursor:
+        """Where records of this key are."""
+        where = self._number if self.alike else partition_of(key, self.count)
+        return self.lanes.setdefault(where, PartitionCursor(iter(())))
+
+    def start(self, offset: int) -> None:
+        """Read again, from this offset of the one partition."""
+        self.lanes = {self._number: PartitionCursor(self._of_mine(self._number, offset))}
+
+    def _of_mine(self, partition: int, start: int = 0) -> Iterator[Record]:
+        records = self._source.read(self._role, partition, start)
+        if self.alike:
+            return iter(records)
+        number, partitions = self._number, self._partitions
+        return (r for r in records if (partition_of(r.key, partitions) if r.key is not None else 0) == number)
+
+
+def partition_count(source: Source, role: Role, there: list[int], partitions: int) -> int:
+    """How many partitions a topic has, told from where its first records are: not all need be in the record."""
+    first = {j: {record.key for record in islice(source.read(role, j), LOOKED_AT) if record.key} for j in there}
+    places = [(j, key) for j, keys in first.items() for key in keys]
+    least = max(there, default=0) + 1
+    counts = [partitions, *range(least, min(4 * least + 8, MOST_PARTITIONS))]
+    astray: dict[int, int] = {
+        count: sum(partition_of(key, count) != j for j, key in places) for count in counts if count >= least
+    }
+    return min(astray, key=lambda count: astray[count])

@@ -1,0 +1,105 @@
+"""What ``gforce whatif`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from processor.operations.operator_output import say
+from processor.telemetry.figures import EQUALIZED_ODDS
+from processor.terminal import terminal, with_whole_words
+
+from .figures import UNKNOWN, SettingFigures, TenantAnswer
+from .settings import RECORDED
+from .tables import WhatIf, conclusion, reproduction, short, shown
+
+COLUMNS = ("setting", "gap", "expected", "change of gap", "loss", "expected", "change of loss", "regret", "")
+WIDE = 110
+"""characters of a terminal from which on all of them stand side by side"""
+
+
+def tell(answer: WhatIf, pictures: list[Path]) -> None:
+    """For a person."""
+    for one in answer.tenants:
+        _table(one)
+        if one.not_valid:
+            terminal().print(f"[bold red]these figures are not valid[/]: {escape(one.not_valid)}", highlight=False)
+        if one.settings:
+            say(conclusion(one))
+        if one.settings and answer.front[one.tenant] and not one.not_valid:
+            say(f"on the front (nobody beats them in both): {', '.join(answer.front[one.tenant])}")
+    for setting, count in answer.outstanding.items():
+        if count:
+            say(f"{setting}: {count} labels would not have come by the end of the record, and are not counted")
+    if answer.findings:
+        differences = "1 difference" if answer.findings == 1 else f"{answer.findings} differences"
+        say(
+            f"the record does not audit clean ({differences}), so the figures are those of an altered "
+            "record: run `gforce audit` to see what was changed"
+        )
+    for path in pictures:
+        say(f"picture: {path}")
+    say(reproduction(answer))
+
+
+def _table(answer: TenantAnswer) -> None:
+    """Gaps and losses side by side where the terminal is wide enough, else one below the other; then the rates."""
+    title, every = f'Tenant "{answer.tenant}"', (answer.recorded, *answer.settings)
+    rows = [_row(one) for one in every]
+    if terminal().width >= WIDE:
+        _columns(title, COLUMNS, rows)
+    else:
+        _columns(title, (*COLUMNS[:4], COLUMNS[8]), [(*row[:4], row[8]) for row in rows])
+        _columns("Losses", (COLUMNS[0], *COLUMNS[4:8]), [(row[0], *row[4:8]) for row in rows])
+    rates = [row for one in every for row in _rates(one)]
+    if rates:
+        _columns("Error rates, which the gaps are between", ("setting", "truly", "wrong, by group"), rates)
+    for one in every:
+        if one.refused:
+            terminal().print(escape(f"{one.setting}: {one.refused}"), highlight=False)
+
+
+def _columns(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+    """A table without a frame; the first row is that of what was recorded."""
+    table = Table(title=escape(title), title_justify="left", title_style="bold", box=None)
+    for column in columns:
+        left = column in ("setting", "truly", "wrong, by group", "")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row, style="bold" if row[0].startswith(RECORDED) else None)
+    console = terminal()
+    console.print(with_whole_words(table, console), highlight=False)
+
+
+def _row(one: SettingFigures) -> tuple[str, ...]:
+    gap, difference = one.gaps.get(EQUALIZED_ODDS, UNKNOWN), one.difference
+    words = {"dominates": "[green]better[/]", "dominated": "[red]worse[/]", "neither": "", "": ""}
+    standing = words[one.standing] + (" beyond noise" if one.beyond_noise else "")
+    return (
+        _name(one),
+        shown(gap),
+        short(one.gap),
+        shown(difference.gap) if difference else "",
+        shown(one.loss),
+        short(one.expected_loss),
+        shown(difference.loss) if difference else "",
+        short(one.regret),
+        standing,
+    )
+
+
+def _name(one: SettingFigures) -> str:
+    """The setting; of the recorded one its λ too, where that is one number."""
+    known = one.change is None and one.fairness is not None
+    return escape(f"{one.setting} (λ {one.fairness:.3g})" if known else one.setting)
+
+
+def _rates(one: SettingFigures) -> Iterator[tuple[str, ...]]:
+    """A row for each true label: how often each group was decided wrongly, and of how many."""
+    for label in dict.fromkeys(cell.label for cell in one.rates):
+        cells = [cell for cell in one.rates if cell.label == label]
+        by_group = ", ".join(f"{cell.group} {short(cell.rate.value)} of {cell.n}" for cell in cells)
+        yield _name(one), escape(label), escape(by_group)
