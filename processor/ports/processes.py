@@ -58,7 +58,7 @@ def read(text: bytes) -> Process | ForeignProcess:
     """What a record says.
 
     >>> read(b'{"form": 2, "who": "knows"}'), read(b"something else")
-    (Stranger(form=2), Stranger(form=None))
+    (ForeignProcess(form=2), ForeignProcess(form=None))
     """
     try:
         form = msgspec.json.decode(text, type=_OnlyForm).form

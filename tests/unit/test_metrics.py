@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fairlearn import rates as fairlearn
+from fairlearn import metrics as fairlearn
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import zero_one_loss

@@ -301,7 +301,7 @@ def test_a_stray_record_is_a_warning_with_its_place(two: Two) -> None:
 def test_a_state_of_the_first_journal_form_is_taken_over_without_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
         earlier.setattr(batches, "JOURNAL_FORM", 1)
-        earlier.setattr(assembly, "SWEEP", None)
+        earlier.setattr(assembly, "MAX_DUE_ENTRIES_PER_BATCH", None)
         earlier.setattr(MemoryReader, "topic_ids", lambda self, topics: {})
         two = Two()
         two.decide()
