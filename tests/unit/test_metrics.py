@@ -40,7 +40,7 @@ def test_rates_differences_and_ratios_equal_fairlearns(seed: int, groups: int, c
     }
     for name, by_group in ours.items():
         frame = fairlearn.MetricFrame(
-            rates=getattr(fairlearn, name), y_true=truth, y_pred=decided, sensitive_features=group
+            metrics=getattr(fairlearn, name), y_true=truth, y_pred=decided, sensitive_features=group
         )
         assert by_group == pytest.approx(frame.by_group.to_numpy(), abs=1e-12)
         assert rates.difference(by_group) == pytest.approx(frame.difference(), abs=1e-12)
