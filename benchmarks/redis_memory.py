@@ -20,7 +20,7 @@ from rich.console import Console
 
 from processor.adapters.redis.store import RedisStore
 from processor.core.stream.entries import Pending, Settled, entry_id
-from processor.core.stream.writes import SetEntry, SetSlab, Writes
+from processor.core.stream.writes import SetEntry, SetSlot, Writes
 from processor.ports.store import Identity
 from tests.servers.redis_server import RedisServer
 
@@ -53,7 +53,7 @@ def batch(source: random.Random, sequence: int, size: int, entry: Make) -> tuple
         writes.add(SetEntry(id, entry(source)))
         slabs.setdefault(source.randrange(SLOTS), []).append(id)
     for slot, members in slabs.items():
-        writes.add(SetSlab(slot, sequence, b"".join(members)))
+        writes.add(SetSlot(slot, sequence, b"".join(members)))
     return ids, writes.packed()
 
 

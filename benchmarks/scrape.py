@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 from rich.table import Table
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.learner.batch import Labels, learn_batch
 from processor.core.settings import Policy, Settings
 from processor.core.stream.identity import GENESIS, Identity
@@ -49,7 +49,7 @@ def rules(digest: str = "bench") -> TenantSettings:
         on_expiry=None,
         parking=7 * DAY,
         horizon=7 * DAY,
-        watch=WatchSettings(),
+        watch=MonitorSettings(),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.errors import InvalidSettingsError
 from processor.core.events import Label, Limits
 from processor.core.settings import ObjectiveName, PolicyName, Prior
@@ -183,9 +183,9 @@ class TenantTable(msgspec.Struct, frozen=True, kw_only=True):
     seed: Secret | None = None
     prior: Prior = Prior()
     watch: bool = True
-    tolerance: float = WatchSettings().tolerance
-    alpha: float = WatchSettings().alpha
-    false_alarm_pairs: int = WatchSettings().false_alarm_pairs
+    tolerance: float = MonitorSettings().tolerance
+    alpha: float = MonitorSettings().alpha
+    false_alarm_pairs: int = MonitorSettings().false_alarm_pairs
     windows: tuple[Duration, ...] | None = None
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.errors import GForceError, InvalidSettingsError, nearest, one_of
 from processor.core.events import canonical_label
 from processor.core.learner.draws import MAX_SEED, MIN_SEED
@@ -40,7 +40,7 @@ class TenantConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The label an expired decision counts as; None drops it."""
     parking: int
     duplicate_horizon: int
-    watch: WatchSettings | None
+    watch: MonitorSettings | None
     """When to alert; None where nothing is watched."""
     windows: tuple[int, ...]
     """Of the gauges, in buckets. Nothing that is recorded depends on them, so they are not part of the digest."""
@@ -157,10 +157,10 @@ def _shadow(name: ShadowName, policy: Policy) -> Policy:
     )
 
 
-def _watch(table: TenantTable) -> WatchSettings | None:
+def _watch(table: TenantTable) -> MonitorSettings | None:
     if not table.watch or table.feedback != "all":
         return None  # labels that come for some decisions only say nothing about the others
-    return WatchSettings(tolerance=table.tolerance, alpha=table.alpha, false_alarm_pairs=table.false_alarm_pairs)
+    return MonitorSettings(tolerance=table.tolerance, alpha=table.alpha, false_alarm_pairs=table.false_alarm_pairs)
 
 
 def _windows(table: TenantTable, settings: Settings) -> tuple[int, ...]:

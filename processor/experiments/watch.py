@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.exact import Ints
 
 from . import watch_figure, watch_learner
@@ -88,7 +88,7 @@ def experiment(runs: int, learner_runs: int, seed: int, folder: Path, json: Path
     write_json(
         json,
         "watch",
-        {"runs": runs, "learner_runs": learner_runs, "seed": seed, "watch": WatchSettings()},
+        {"runs": runs, "learner_runs": learner_runs, "seed": seed, "watch": MonitorSettings()},
         {"false_alarms": false_alarms, "detection": found, "recovery": recovered, "learner": learner},
     )
     save_figure(watch_figure.drift_and_recovery(seed), folder, "watch")

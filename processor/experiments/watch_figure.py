@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from processor.core.alerts.monitor import AlertChange, SequentialTestState, Watch, WatchSettings
+from processor.core.alerts.monitor import AlertChange, Monitor, MonitorSettings, SequentialTestState
 from processor.core.exact import Floats
 
 from .figures import canvas
@@ -27,7 +27,7 @@ A, B, TOLERANCE, DRIFT, RECOVERY = "#3a86c8", "#7a6f9b", "#c1440e", "#0b6e4f", "
 def drift_and_recovery(seed: int) -> Any:
     """The rates of two groups, and the wealth of the tests as shares of their thresholds."""
     labels = _labels(np.random.default_rng([seed, 9]))
-    watch = Watch.new(WatchSettings(), labels=1, declared_groups=2)
+    watch = Monitor.new(MonitorSettings(), labels=1, declared_groups=2)
     states: list[SequentialTestState] = []
     changes: list[AlertChange] = []
     for start in range(0, len(labels), EVERY):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from processor.core.alerts.monitor import Watch, WatchSettings
+from processor.core.alerts.monitor import Monitor, MonitorSettings
 from producers.delays import Delay
 from producers.synthetic import paper_population
 
@@ -80,7 +80,7 @@ def work(task: LearnerAlarmTask) -> Raised:
         )
         seen = list(labels)
         for learning in LEARNING:
-            watch = Watch.new(WatchSettings(learning=learning), labels=2, declared_groups=2)
+            watch = Monitor.new(MonitorSettings(learning=learning), labels=2, declared_groups=2)
             kinds = {change.kind for change in watch.observe(seen)}
             tolerance[learning].append("tolerance" in kinds)
             drift[learning].append("drift" in kinds)

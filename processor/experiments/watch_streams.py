@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.exact import Floats, Ints
 
 from .wealth import Streams, ZTest, draw_pairs
@@ -40,7 +40,7 @@ class Scenario:
     """begin the drift detector anew at each alarm, to count them"""
     to_the_end: bool = False
     """go on after every stream has raised, or cleared, what was raised"""
-    settings: WatchSettings = field(default_factory=WatchSettings)
+    settings: MonitorSettings = field(default_factory=MonitorSettings)
 
     @property
     def group_sizes(self) -> str:

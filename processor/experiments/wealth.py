@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.alerts.sequential_tests import LARGEST, RATES
 from processor.core.exact import Floats, Ints, Mask
 
@@ -60,7 +60,7 @@ class Events:
 class Streams:
     """The tests of ``Stream`` for many streams; nobody acknowledges anything here."""
 
-    def __init__(self, settings: WatchSettings, streams: int, share: float | None = None) -> None:
+    def __init__(self, settings: MonitorSettings, streams: int, share: float | None = None) -> None:
         self.pairs = 0
         self.tolerance, self.drift, self.recovery = (np.zeros((2, len(RATES), streams)) for _ in range(3))
         self.tolerance_wealth, self.drift_wealth = np.ones(streams), np.zeros(streams)

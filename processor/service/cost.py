@@ -16,7 +16,13 @@ from processor.core import native
 from processor.core.settings import Settings
 from processor.core.stream.decide import DecodedRequest
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, StreamSettings, plain_by_tenant
+from processor.core.stream.step import (
+    FEW_LABELS,
+    REQUESTS_PER_SOLVE_WHEN_FEW_LABELS,
+    DecodedBatch,
+    StreamSettings,
+    plain_by_tenant,
+)
 from processor.core.stream.tenant import Tenant, TenantSettings
 
 # In milliseconds.
@@ -98,7 +104,11 @@ class CostModel:
             kind, count = (rules.digest, groups, experts), len(theirs)
             if kind not in self._solving:
                 self._solving[kind] = solving(rules.settings, groups, experts)
-            solves = -(-count // YOUNG_CHUNK) if count > YOUNG_CHUNK and _is_young(tenant) else 1
+            solves = (
+                -(-count // REQUESTS_PER_SOLVE_WHEN_FEW_LABELS)
+                if count > REQUESTS_PER_SOLVE_WHEN_FEW_LABELS and _is_young(tenant)
+                else 1
+            )
             total += TENANT + PREDICTION * experts * count + solves * self._solving[kind]
             rounds[kind], most = max(rounds.get(kind, 0), solves), max(most, experts)
         if len(self._solving) > MOST_KINDS:
@@ -127,7 +137,7 @@ def _minimising(groups: int, choices: int, rows: int) -> float:
 
 def _size(tenant: Tenant | None, rules: TenantSettings, requests: Sequence[DecodedRequest]) -> tuple[int, int]:
     """How many groups and experts a tenant will have after these requests, of which some are looked at."""
-    if tenant is not None and len(requests) <= YOUNG_CHUNK:
+    if tenant is not None and len(requests) <= REQUESTS_PER_SOLVE_WHEN_FEW_LABELS:
         return len(tenant.learner.state.axes.groups), len(tenant.learner.state.axes.experts)
     of = rules.settings if tenant is None else tenant.learner.state.axes
     groups, experts = set(of.groups), set(of.experts)
@@ -141,4 +151,4 @@ def _size(tenant: Tenant | None, rules: TenantSettings, requests: Sequence[Decod
 
 
 def _is_young(tenant: Tenant | None) -> bool:
-    return tenant is None or int(tenant.learner.counters().joined[0]) < YOUNG
+    return tenant is None or int(tenant.learner.counters().joined[0]) < FEW_LABELS

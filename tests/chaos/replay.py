@@ -24,7 +24,7 @@ from processor.core.stream.step import (
     split_by_source,
     step,
 )
-from processor.core.stream.writes import SetEntry, SetField, SetSlab, unpack
+from processor.core.stream.writes import SetEntry, SetField, SetSlot, unpack
 from processor.ports.store import Store
 from processor.service.topics import TopicNames
 
@@ -139,7 +139,7 @@ def content(store: Store, number: int) -> dict[tuple[str, object], bytes]:
                     found["entry", key] = value
                 case SetField(name=key, value=value):
                     found["field", key] = value
-                case SetSlab(slot=slot, sequence=sequence, ids=ids):
+                case SetSlot(slot=slot, sequence=sequence, ids=ids):
                     found["slab", (slot, sequence)] = ids
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlab, SetEntry, SetField, SetSlab
+from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlot, SetEntry, SetField, SetSlot
 from processor.ports.store import Applied, Store
 
 from .backends import NASTY, OURS, Backend, at, content, number, packed, waiting, whole
@@ -67,9 +67,9 @@ def test_another_lineage_begins_after_a_wipe(store: Store) -> None:
 
 
 def test_writes_that_died_half_way_are_simply_made_again(backend: Backend, store: Store) -> None:
-    store.apply(0, OURS, at(1), 0, packed(SetEntry(number(1), b"old"), SetSlab(3, 1, number(1))))
-    first = packed(DeleteEntry(number(1)), SetEntry(number(2), b"new"), DropSlab(3), SetSlab(3, 2, number(2)))
-    rest = packed(SetField(b"f", b"1"), SetSlab(4, 2, number(2)))
+    store.apply(0, OURS, at(1), 0, packed(SetEntry(number(1), b"old"), SetSlot(3, 1, number(1))))
+    first = packed(DeleteEntry(number(1)), SetEntry(number(2), b"new"), DropSlot(3), SetSlot(3, 2, number(2)))
+    rest = packed(SetField(b"f", b"1"), SetSlot(4, 2, number(2)))
     backend.half(store, 0, at(2), 1, first)
     assert store.look_up(0, OURS, [], 0, 0).identity == at(1)
     assert store.apply(0, OURS, at(2), 1, first + rest) is Applied.DONE
@@ -77,8 +77,8 @@ def test_writes_that_died_half_way_are_simply_made_again(backend: Backend, store
     assert content(whole(store)[1]) == {
         SetEntry(number(2), b"new"),
         SetField(b"f", b"1"),
-        SetSlab(3, 2, number(2)),
-        SetSlab(4, 2, number(2)),
+        SetSlot(3, 2, number(2)),
+        SetSlot(4, 2, number(2)),
     }
 
 
@@ -95,8 +95,8 @@ def test_within_one_call_the_last_write_counts(store: Store) -> None:
     writes = packed(
         *(SetEntry(one, b"a"), DeleteEntry(one), SetEntry(two, b"a"), DeleteEntry(two), SetEntry(two, b"b")),
         *(SetField(b"f", b"a"), SetField(b"f", b"b"), SetField(b"g", b"a"), DeleteField(b"g")),
-        *(SetSlab(1, 1, one), DropSlab(1), SetSlab(1, 2, two), SetSlab(2, 1, one), DropSlab(2)),
-        *(SetSlab(3, 1, one), SetSlab(3, 1, two)),
+        *(SetSlot(1, 1, one), DropSlot(1), SetSlot(1, 2, two), SetSlot(2, 1, one), DropSlot(2)),
+        *(SetSlot(3, 1, one), SetSlot(3, 1, two)),
     )
     store.apply(0, OURS, at(1), 0, writes)
     view = store.look_up(0, OURS, [one, two], 3, 9)
@@ -106,7 +106,7 @@ def test_within_one_call_the_last_write_counts(store: Store) -> None:
 
 
 def test_deleting_what_is_not_there_is_no_error(store: Store) -> None:
-    nothing = packed(DeleteEntry(number(1)), DeleteField(b"f"), DropSlab(1))
+    nothing = packed(DeleteEntry(number(1)), DeleteField(b"f"), DropSlot(1))
     assert store.apply(0, OURS, at(1), 0, nothing) is Applied.DONE
     assert whole(store) == (at(1), b"")
 
@@ -115,7 +115,7 @@ def test_any_bytes_are_kept_as_they_are(store: Store) -> None:
     everything = bytes(range(256))
     entries = [SetEntry(id, id[::-1] + everything) for id in NASTY]
     fields = [SetField(id + everything, everything * 300) for id in [b"", *NASTY]]
-    store.apply(0, OURS, at(1), 0, packed(*entries, *fields, SetSlab(2**32 - 1, 2**64 - 1, b"".join(NASTY))))
+    store.apply(0, OURS, at(1), 0, packed(*entries, *fields, SetSlot(2**32 - 1, 2**64 - 1, b"".join(NASTY))))
     view = store.look_up(0, OURS, NASTY, 2**32 - 1, 9)
     assert view.entries == [entry.value for entry in entries]
     assert waiting(view) == {2**32 - 1: [(entry.id, entry.value) for entry in entries]}
@@ -123,7 +123,7 @@ def test_any_bytes_are_kept_as_they_are(store: Store) -> None:
 
 
 def test_empty_values_are_values(store: Store) -> None:
-    writes = packed(SetEntry(number(1), b""), SetField(b"", b""), SetSlab(0, 0, b""))
+    writes = packed(SetEntry(number(1), b""), SetField(b"", b""), SetSlot(0, 0, b""))
     store.apply(0, OURS, at(1), 0, writes)
     assert store.look_up(0, OURS, [number(1)], 0, 9).entries == [b""]
     assert list(store.fields(0, OURS)) == [(b"", b"")]
@@ -132,11 +132,11 @@ def test_empty_values_are_values(store: Store) -> None:
 
 def test_one_call_takes_fifty_thousand_entries(store: Store) -> None:
     ids = [number(n) for n in range(50_000)]
-    writes = packed(*(SetEntry(id, id + b"12345678") for id in ids), SetSlab(9, 1, b"".join(ids)))
+    writes = packed(*(SetEntry(id, id + b"12345678") for id in ids), SetSlot(9, 1, b"".join(ids)))
     assert store.apply(0, OURS, at(1), 0, writes) is Applied.DONE
     view = store.look_up(0, OURS, ids, 9, 1)
     assert view.entries == [id + b"12345678" for id in ids]
     assert waiting(view)[9] == [(id, id + b"12345678") for id in ids]
     assert content(whole(store, most=200_000)[1]) == content(writes)
-    assert store.apply(0, OURS, at(2), 1, packed(*map(DeleteEntry, ids), DropSlab(9))) is Applied.DONE
+    assert store.apply(0, OURS, at(2), 1, packed(*map(DeleteEntry, ids), DropSlot(9))) is Applied.DONE
     assert whole(store) == (at(2), b"")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from processor.core.stream.writes import SetEntry, SetField, SetSlab
+from processor.core.stream.writes import SetEntry, SetField, SetSlot
 from processor.ports.store import StoreUnavailableError, StoreUnusableError
 from tests.servers.redis_server import RedisCluster, RedisServer
 
@@ -54,7 +54,7 @@ def test_a_killed_node_is_unavailable_and_then_has_what_it_answered_for(cluster:
 def test_half_of_a_state_is_never_seen_while_a_cluster_moves_it(cluster: RedisCluster) -> None:
     store = opened(cluster.url, cluster=True, timeout=2)
     store.wipe(0, OURS)
-    everything = packed(SetEntry(number(1), b"a"), SetField(b"f", b"1"), SetSlab(3, 1, number(1)))
+    everything = packed(SetEntry(number(1), b"a"), SetField(b"f", b"1"), SetSlot(3, 1, number(1)))
     store.apply(0, OURS, at(1), 0, everything)
     source = cluster.owner("{app:0}:meta")
     target = next(node for node in cluster.nodes if node is not source)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from processor.adapters.memory.store import MemoryStore
 from processor.adapters.redis.store import RedisStore
 from processor.core.stream.expiry import due_slots, ids_of
-from processor.core.stream.writes import DeleteEntry, SetEntry, SetField, SetSlab
+from processor.core.stream.writes import DeleteEntry, SetEntry, SetField, SetSlot
 from processor.ports.store import Applied, Store, StoreDamagedError
 from tests.servers.redis_server import RedisServer
 
@@ -22,8 +22,8 @@ STATE = packed(
     *(SetEntry(number(n), b"e%d" % n) for n in range(6)),
     SetField(b"f", b"1"),
     SetField(b"g", b"2"),
-    SetSlab(5, 1, number(0) + number(1)),
-    SetSlab(6, 1, number(2)),
+    SetSlot(5, 1, number(0) + number(1)),
+    SetSlot(6, 1, number(2)),
 )
 
 
@@ -112,7 +112,7 @@ def test_a_state_that_an_earlier_version_wrote_since_is_not_judged(server_store:
 
 def test_parts_of_due_slots_come_until_there_are_enough(store: Store) -> None:
     ids = [number(n) for n in range(10)]
-    writes = [SetSlab(5, 300, b"".join(ids[2:5])), SetSlab(5, 2, b"".join(ids[:2])), SetSlab(6, 1, b"".join(ids[5:]))]
+    writes = [SetSlot(5, 300, b"".join(ids[2:5])), SetSlot(5, 2, b"".join(ids[:2])), SetSlot(6, 1, b"".join(ids[5:]))]
     store.apply(0, OURS, at(300), 0, packed(*writes))
     for sweep, expected in [
         (1, {5: ((2,), False)}),
@@ -127,8 +127,8 @@ def test_parts_of_due_slots_come_until_there_are_enough(store: Store) -> None:
 
 
 def test_a_part_that_was_emptied_is_not_seen_again(store: Store) -> None:
-    store.apply(0, OURS, at(1), 0, packed(SetSlab(5, 1, number(1)), SetSlab(5, 2, number(2))))
-    store.apply(0, OURS, at(2), 1, packed(SetSlab(5, 1, b"")))
+    store.apply(0, OURS, at(1), 0, packed(SetSlot(5, 1, number(1)), SetSlot(5, 2, number(2))))
+    store.apply(0, OURS, at(2), 1, packed(SetSlot(5, 1, b"")))
     view = store.look_up(0, OURS, [], 5, 9, 1)
     assert waiting(view) == {5: [(number(2), None)]}
     assert view.due[5].whole
@@ -152,7 +152,7 @@ def test_every_store_takes_the_parts_that_a_replay_takes(
     store = backend.open()
     store.claim(0, OURS)
     store.wipe(0, OURS)
-    writes = [SetSlab(slot, sequence, ids) for slot, parts in slots.items() for sequence, ids in parts.items()]
+    writes = [SetSlot(slot, sequence, ids) for slot, parts in slots.items() for sequence, ids in parts.items()]
     store.apply(0, OURS, at(1), 0, packed(*writes))
     assert store.look_up(0, OURS, [], last, most, sweep).due == due_slots(slots, last, sweep, lambda id: None, most)
     assert all(ids_of(ids) for parts in slots.values() for ids in parts.values() if ids)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from processor.adapters.memory.store import MemoryStore
-from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlab, SetEntry, SetField, SetSlab, Write
+from processor.core.stream.writes import DeleteEntry, DeleteField, DropSlot, SetEntry, SetField, SetSlot, Write
 from processor.ports.store import Applied, Store
 
 from .backends import NASTY, OURS, Backend, at, content, number, packed, whole
@@ -20,8 +20,8 @@ any_write = some.one_of(
     some.builds(DeleteEntry, ids),
     some.builds(SetField, names, some.binary(max_size=200)),
     some.builds(DeleteField, names),
-    some.builds(SetSlab, slots, sequences, some.lists(ids, max_size=3).map(b"".join)),
-    some.builds(DropSlab, slots),
+    some.builds(SetSlot, slots, sequences, some.lists(ids, max_size=3).map(b"".join)),
+    some.builds(DropSlot, slots),
 )
 
 
@@ -51,8 +51,8 @@ def test_pages_are_about_as_long_as_asked_for(store: Store) -> None:
 def test_what_is_there_all_the_time_is_in_the_pages_whatever_else_changes(store: Store) -> None:
     """A snapshot is spread over batches: the state grows and shrinks between two pages of it."""
     lasting = [SetEntry(number(n), b"x" * 24) for n in range(2000)]
-    lasting_slabs = [SetSlab(slot, 1, number(slot)) for slot in range(0, 40, 2)]
-    store.apply(0, OURS, at(1), 0, packed(*lasting, *lasting_slabs, SetSlab(7, 1, number(7))))
+    lasting_slabs = [SetSlot(slot, 1, number(slot)) for slot in range(0, 40, 2)]
+    store.apply(0, OURS, at(1), 0, packed(*lasting, *lasting_slabs, SetSlot(7, 1, number(7))))
     cursor, found, sequence = b"", set[Write](), 1
     while cursor or sequence == 1:
         _, page = store.page(0, OURS, cursor, 5000)
@@ -61,7 +61,7 @@ def test_what_is_there_all_the_time_is_in_the_pages_whatever_else_changes(store:
         passing = range(10_000 + 700 * sequence, 10_000 + 700 * (sequence + 1))
         change = [SetEntry(number(n), b"y") for n in passing] if sequence % 2 else []
         change += [DeleteEntry(number(n - 700)) for n in passing]
-        change += [DropSlab(7), SetSlab(sequence * 2 + 1, sequence, number(1))]
+        change += [DropSlot(7), SetSlot(sequence * 2 + 1, sequence, number(1))]
         assert store.apply(0, OURS, at(sequence + 1), sequence, packed(*change)) is Applied.DONE
         sequence += 1
     assert found >= {*lasting, *lasting_slabs}

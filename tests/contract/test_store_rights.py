@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from processor.adapters.redis.processes import RedisProcesses
 from processor.adapters.redis.store import RedisStore
-from processor.core.stream.writes import SetEntry, SetField, SetSlab
+from processor.core.stream.writes import SetEntry, SetField, SetSlot
 from processor.ports.processes import Process
 from processor.ports.store import Applied
 from tests.servers.redis_server import RedisCluster
@@ -40,7 +40,7 @@ def test_a_cluster_lets_the_processor_do_what_the_manual_says(cluster: RedisClus
     assert store.doubts == ()
     for partition in range(4):
         store.claim(partition, OURS)
-        writes = packed(SetEntry(number(1), b"a"), SetField(b"f", b"1"), SetSlab(3, 1, number(1)))
+        writes = packed(SetEntry(number(1), b"a"), SetField(b"f", b"1"), SetSlot(3, 1, number(1)))
         assert store.fill(partition, OURS, at(1), 0, writes) is Applied.DONE
         assert store.look_up(partition, OURS, [number(1)], 3, 9).entries == [b"a"]
         assert list(store.fields(partition, OURS)) == [(b"f", b"1")]

@@ -20,7 +20,7 @@ from greenlet import getcurrent, greenlet
 from processor.adapters.memory.broker import MemoryBroker
 from processor.adapters.memory.log import MemoryInput, MemoryOutput, MemoryReader
 from processor.adapters.memory.store import MemoryStore
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.events import Limits
 from processor.core.settings import Policy, Settings
 from processor.core.stream.step import StreamSettings
@@ -64,7 +64,7 @@ RULES = TenantSettings(
     on_expiry=None,
     parking=6_000,
     horizon=12_000,
-    watch=WatchSettings(alpha=0.9, false_alarm_pairs=2, clear=2, learning=1),
+    watch=MonitorSettings(alpha=0.9, false_alarm_pairs=2, clear=2, learning=1),
 )
 TERMS = StreamSettings(limits=Limits(), settings_for=lambda name: RULES, max_future=300_000, slot=500, sweep=4)
 PACE = LoopSettings(

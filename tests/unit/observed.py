@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from processor.core import Request
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.settings import Policy, Settings
 from processor.core.stream.delays import DELAY_BOUNDS, bucket_of
 from processor.core.stream.identity import Identity
@@ -23,7 +23,7 @@ SHADOWS = (Policy(policy="groupaware"), Policy(policy="mw"))
 
 
 def settings_for(
-    settings: Settings, watch: WatchSettings | None = None, windows: tuple[int, ...] = (1, 7)
+    settings: Settings, watch: MonitorSettings | None = None, windows: tuple[int, ...] = (1, 7)
 ) -> TenantSettings:
     return TenantSettings(
         settings=settings,

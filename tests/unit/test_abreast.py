@@ -25,8 +25,8 @@ from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import Partition
 from processor.core.stream.partitioner import partition_of
 from processor.core.stream.step import (
+    REQUESTS_PER_SOLVE_WHEN_FEW_LABELS,
     SLOTS_PER_BATCH,
-    YOUNG_CHUNK,
     Given,
     InputRecord,
     StepResult,
@@ -124,7 +124,7 @@ def test_partitions_stepped_together_lead_to_what_each_leads_to_alone(tmp_path: 
     for one, other in zip(alone, together, strict=True):
         assert one.outcomes == other.outcomes
         assert (one.mirror, one.partition.tenants.keys()) == (other.mirror, other.partition.tenants.keys())
-    assert max(lane.busiest for lane in alone) > YOUNG_CHUNK
+    assert max(lane.busiest for lane in alone) > REQUESTS_PER_SOLVE_WHEN_FEW_LABELS
     fates = Counter[str]()
     for outcome in [outcome for lane in alone for outcome in lane.outcomes]:
         fates.update(outcome.tally)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import schemas
 from processor.core.alerts.alert_events import AlertEvent
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.settings import Settings
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.partition import partition_from_fields
@@ -21,7 +21,7 @@ from processor.core.stream.tenant import TenantSettings
 from .either_way import loops as loops
 from .test_step import TOKEN, Bench, rules
 
-EAGER = WatchSettings(tolerance=0.05, alpha=0.5, false_alarm_pairs=200, clear=50, learning=2)
+EAGER = MonitorSettings(tolerance=0.05, alpha=0.5, false_alarm_pairs=200, clear=50, learning=2)
 POSITIVE_ONLY = Settings(labels=("no", "yes"), positive="yes", feedback="positive-only", explore=0.1)
 
 
@@ -124,7 +124,7 @@ def test_without_settings_nothing_is_watched() -> None:
 def test_under_other_settings_the_tests_begin_anew_and_open_alerts_stay(unfair: tuple[Bench, list[AlertEvent]]) -> None:
     bench, alerts = unfair
     tenant = bench.partition.tenants["t"]
-    stricter = reread(bench, rules(watch=WatchSettings(tolerance=0.02)))
+    stricter = reread(bench, rules(watch=MonitorSettings(tolerance=0.02)))
     assert stricter.watch is not None
     assert [a.number for a in stricter.watch.alerts] == [a.number for a in alerts]
     assert reread(bench, rules(watch=None)).watch is None

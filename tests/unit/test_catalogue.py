@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.stream.delays import DELAY_BOUNDS, LATENCY_BOUNDS
 from processor.telemetry import metrics
 from processor.telemetry.catalogue import CATALOGUE, OTHER, Families, NotInCatalogueError, document
@@ -58,7 +58,7 @@ def of(found: Samples, name: str, **labels: str) -> float:
 
 def everything() -> Status:
     """A status that has something to say of every metric."""
-    tenant = tenant_of(rules=settings_for(binary(), watch=WatchSettings(learning=0)), unlabelled=3)
+    tenant = tenant_of(rules=settings_for(binary(), watch=MonitorSettings(learning=0)), unlabelled=3)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 2, i % 2 == 0, i) for i in range(200)])
     partition = PartitionStatus(0, "ready", "", 7, 1, 3, 2, 0, 1.5, {"requests": 11, "feedback": 0})
@@ -193,7 +193,7 @@ def test_partitions_and_the_process_are_told() -> None:
 
 def test_alerts_are_gauges_and_two_pairs_of_groups_never_share_one() -> None:
     names = ("a / b", "c", "a", "b / c")
-    tenant = tenant_of(rules=settings_for(binary(), watch=WatchSettings(learning=0)), groups=names, count=50)
+    tenant = tenant_of(rules=settings_for(binary(), watch=MonitorSettings(learning=0)), groups=names, count=50)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 4, i % 2 == 0, i) for i in range(1_000)])
     found = samples(scrape(status_with(partition_of(tenant))))

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from processor.core.settings import Policy, Settings
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, InputRecord, decode, split_by_source
+from processor.core.stream.step import (
+    FEW_LABELS,
+    REQUESTS_PER_SOLVE_WHEN_FEW_LABELS,
+    DecodedBatch,
+    InputRecord,
+    decode,
+    split_by_source,
+)
 from processor.core.stream.tenant import TenantSettings
 from processor.service.cost import FASTEST, LEAST, RECORD, SLOWEST, CostModel, solving
 
@@ -42,12 +49,12 @@ def test_a_batch_costs_more_the_more_groups_and_experts_its_tenant_has() -> None
 
 def test_a_young_tenant_pays_for_a_rule_every_few_requests_and_another_for_one() -> None:
     bench = Bench()
-    young = cost(bench, requests(bench, 20 * YOUNG_CHUNK, 16, 8))
-    first = requests(bench, YOUNG, 16, 8)
-    bench.batch(*first, *[bench.label(f"t-{n}") for n in range(YOUNG)])
-    assert bench.joined() == YOUNG
+    young = cost(bench, requests(bench, 20 * REQUESTS_PER_SOLVE_WHEN_FEW_LABELS, 16, 8))
+    first = requests(bench, FEW_LABELS, 16, 8)
+    bench.batch(*first, *[bench.label(f"t-{n}") for n in range(FEW_LABELS)])
+    assert bench.joined() == FEW_LABELS
     once = solving(rules().settings, 16, 8)
-    assert young - cost(bench, requests(bench, 20 * YOUNG_CHUNK, 16, 8)) >= 19 * once
+    assert young - cost(bench, requests(bench, 20 * REQUESTS_PER_SOLVE_WHEN_FEW_LABELS, 16, 8)) >= 19 * once
 
 
 def test_a_tenant_that_nobody_knows_is_judged_by_its_requests_within_the_limits() -> None:
@@ -82,7 +89,7 @@ def test_a_batch_is_cut_to_the_most_records_that_fit(budget: int) -> None:
     batch = asked(bench, raws)
     assert costs.of(bench.partition, batch, bench.terms) > budget
     most = costs.fitting(bench.partition, batch, bench.terms, budget)
-    assert cost(bench, raws[:most]) <= budget < cost(bench, raws[: most + 1 + YOUNG_CHUNK])
+    assert cost(bench, raws[:most]) <= budget < cost(bench, raws[: most + 1 + REQUESTS_PER_SOLVE_WHEN_FEW_LABELS])
 
 
 def test_labels_count_too() -> None:

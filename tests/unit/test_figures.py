@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.core import IN_FORCE, rule_of
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.learner.counters import Counters
 from processor.core.learner.estimates import estimate
 from processor.core.metrics.attainable import least_gap
@@ -38,7 +38,7 @@ KINDS = {
     "mw": settings_for(binary(policy=Policy(policy="mw"), shadows=())),
     "positive-only": settings_for(binary(feedback="positive-only", explore=0.1)),
     "learns from a window": settings_for(binary(window=3)),
-    "watched": settings_for(binary(), watch=WatchSettings(learning=5)),
+    "watched": settings_for(binary(), watch=MonitorSettings(learning=5)),
 }
 
 
@@ -309,7 +309,7 @@ def test_attainable_gaps_are_worked_out_within_a_budget_and_not_too_often(monkey
 
 def alarmed(name: str, number: int) -> Tenant:
     """A tenant whose groups are treated as differently as can be."""
-    tenant = tenant_of(name, settings_for(binary(), watch=WatchSettings(learning=0)), number, count=20)
+    tenant = tenant_of(name, settings_for(binary(), watch=MonitorSettings(learning=0)), number, count=20)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 2, i % 2 == 0, NOW + i) for i in range(200)])
     assert tenant.watch.alerts

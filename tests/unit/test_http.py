@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from processor.config.values import Secret
-from processor.core.alerts.alerts import WatchSettings
+from processor.core.alerts.alerts import MonitorSettings
 from processor.core.errors import GForceError
 from processor.operations.acknowledgement import acknowledged
 from processor.operations.skipping import SkipAnswer, Skipping, judged
@@ -52,7 +52,7 @@ class Port:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[Port]:
-    tenant = tenant_of("bank", settings_for(binary(), watch=WatchSettings(learning=0)), count=40)
+    tenant = tenant_of("bank", settings_for(binary(), watch=MonitorSettings(learning=0)), count=40)
     assert tenant.watch is not None
     tenant.watch.observe([(1, i % 2, i % 2 == 0, NOW + i) for i in range(200)])
     partition = PartitionStatus(0, "ready", "", 1, 1, 0, 0, 0, 0.0)

@@ -13,10 +13,10 @@ from processor.adapters.redis.entries import RUN, SplitWrites, split_commands
 from processor.core.stream.writes import (
     DeleteEntry,
     DeleteField,
-    DropSlab,
+    DropSlot,
     SetEntry,
     SetField,
-    SetSlab,
+    SetSlot,
     Write,
     Writes,
     unpack,
@@ -29,8 +29,8 @@ writes = some.one_of(
     some.builds(DeleteEntry, ids),
     some.builds(SetField, some.binary(max_size=5), some.binary(max_size=20)),
     some.builds(DeleteField, some.binary(max_size=5)),
-    some.builds(SetSlab, slots, some.integers(0, 2**64 - 1), some.lists(ids).map(b"".join)),
-    some.builds(DropSlab, slots),
+    some.builds(SetSlot, slots, some.integers(0, 2**64 - 1), some.lists(ids).map(b"".join)),
+    some.builds(DropSlot, slots),
 )
 
 
@@ -119,4 +119,4 @@ def test_writes_that_are_cut_are_refused_as_they_are_by_the_plain_reading(blob: 
 
 def test_a_letter_that_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown operation at byte 5"):
-        split_commands(packed([DropSlab(1)]) + b"x")
+        split_commands(packed([DropSlot(1)]) + b"x")

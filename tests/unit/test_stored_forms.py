@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from processor.core.alerts.monitor import Watch, WatchSettings
+from processor.core.alerts.monitor import Monitor, MonitorSettings
 from processor.core.errors import ForeignRecordError, IncompatibleStateError
 from processor.core.learner.codec import decode_state, encode_state
 from processor.core.learner.learner import Learner
@@ -22,7 +22,7 @@ from processor.service.committed import JournalLink
 
 from .observed import binary, settings_for, tenant_of
 
-RULES = settings_for(binary(), WatchSettings())
+RULES = settings_for(binary(), MonitorSettings())
 PARTITION = Partition(0, 4, Identity("ab", 7, "d"), clock=9, pending=1)
 TENANT = tenant_of(rules=RULES)
 
@@ -99,9 +99,9 @@ def test_a_later_form_of_a_tenants_field_is_refused() -> None:
 
 
 def test_a_later_form_of_a_tenants_alerts_is_refused() -> None:
-    watch = Watch.new(WatchSettings(), 2, 2).encode()
+    watch = Monitor.new(MonitorSettings(), 2, 2).encode()
     with pytest.raises(IncompatibleStateError, match="of format 2 and this version reads 1"):
-        Watch.decode(WatchSettings(), relabelled(watch, 2))
+        Monitor.decode(MonitorSettings(), relabelled(watch, 2))
 
 
 def test_a_later_form_of_the_journal_is_refused_whatever_else_is_in_it() -> None:

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.core.alerts import monitor as module
-from processor.core.alerts.monitor import Alert, AlertChange, Watch, WatchSettings
-from processor.core.alerts.sequential_tests import RATES, START, Stream, factors, grown, mean
+from processor.core.alerts.monitor import Alert, AlertChange, Monitor, MonitorSettings
+from processor.core.alerts.sequential_tests import RATES, START, SequentialTest, factors, grown, mean
 from processor.core.errors import IncompatibleStateError, InvalidSettingsError
 
 from .either_way import loops as loops
 
 Label = tuple[int, int, bool, int]
 
-QUICK = WatchSettings(tolerance=0.02, alpha=0.3, false_alarm_pairs=20, clear=20, learning=2)
+QUICK = MonitorSettings(tolerance=0.02, alpha=0.3, false_alarm_pairs=20, clear=20, learning=2)
 """Raises and clears something every few dozens of labels."""
 
 
@@ -40,8 +40,8 @@ def two_groups(rate_a: float, rate_b: float) -> dict[tuple[int, int], float]:
     return {(0, 0): rate_a, (0, 1): rate_b}
 
 
-def fresh(given: WatchSettings = QUICK, labels: int = 2, declared: int = 2) -> Watch:
-    return Watch.new(given, labels, declared)
+def fresh(given: MonitorSettings = QUICK, labels: int = 2, declared: int = 2) -> Monitor:
+    return Monitor.new(given, labels, declared)
 
 
 def said(changes: list[AlertChange]) -> list[tuple[str, str]]:
@@ -65,8 +65,8 @@ def test_every_rate_is_bet_on_both_sides() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80))
 @settings(max_examples=50, deadline=None)
 def test_the_wealth_is_that_of_the_textbook_formulas(labels: list[tuple[bool, bool]]) -> None:
-    given = WatchSettings(alpha=1e-6, false_alarm_pairs=10**9)
-    stream = Stream(0, (0, 1), given, share=1e9)
+    given = MonitorSettings(alpha=1e-6, false_alarm_pairs=10**9)
+    stream = SequentialTest(0, (0, 1), given, share=1e9)
     outcomes, counts = [], [0, 0, 0, 0]
     for at, (of_b, wrong) in enumerate(labels):
         counts[2 * of_b] += 1
@@ -106,15 +106,15 @@ def test_how_labels_are_split_into_batches_does_not_matter(labels: list[Label], 
         copy = parts.clone()
         got += copy.observe(labels[start:stop])
         assert parts.encode() == before, "a clone changed its original"
-        parts = Watch.decode(QUICK, copy.encode())
+        parts = Monitor.decode(QUICK, copy.encode())
     assert got == expected
     assert parts.encode() == whole.encode()
     assert parts.alerts == whole.alerts
     assert parts.streams == whole.streams
 
 
-def observed_plainly(watch: Watch, labels: list[Label]) -> list[AlertChange]:
-    """``Watch.observe`` without what makes it fast: every label looks for its streams, and every pair is judged."""
+def observed_plainly(watch: Monitor, labels: list[Label]) -> list[AlertChange]:
+    """``Monitor.observe`` without what makes it fast: every label looks for its streams, and every pair is judged."""
     changes: list[AlertChange] = []
     for label, group, wrong, at in labels:
         watch._labels[label, group] = count = watch._labels.get((label, group), 0) + 1
@@ -167,7 +167,7 @@ def test_bytes_that_were_asked_for_before_do_not_come_again(labels: list[Label],
         for alert in watch.alerts:
             watch.acknowledge(alert.number, 1)
     assert asked.encode() == never.encode()
-    assert asked.under(WatchSettings()).encode() == never.under(WatchSettings()).encode()
+    assert asked.under(MonitorSettings()).encode() == never.under(MonitorSettings()).encode()
 
 
 @given(labels_of_three_groups)
@@ -176,7 +176,7 @@ def test_the_bytes_are_those_of_any_machine_and_hold_everything(labels: list[Lab
     watch = fresh()
     watch.observe(labels)
     watch.one_sided((1,), 5)
-    again = Watch.decode(QUICK, watch.encode())
+    again = Monitor.decode(QUICK, watch.encode())
     assert again.encode() == watch.encode()
     assert again.alerts == watch.alerts
 
@@ -196,18 +196,18 @@ def test_the_same_labels_give_the_bytes_they_always_gave() -> None:
 
 @pytest.mark.parametrize("declared", [0, 1, 2, 3, 7])
 def test_all_streams_together_spend_alpha_however_many_come(declared: int) -> None:
-    watch = Watch.new(WatchSettings(alpha=0.5), labels=2, declared_groups=declared)
+    watch = Monitor.new(MonitorSettings(alpha=0.5), labels=2, declared_groups=declared)
     spent = sum(1 / Fraction(watch.share(j)) for j in range(1, 1_001))
     assert Fraction(1, 2) * Fraction(99, 100) < spent < Fraction(1, 2)
 
 
 def test_declared_streams_have_equal_shares() -> None:
-    watch = Watch.new(WatchSettings(alpha=0.05), labels=2, declared_groups=3)
+    watch = Monitor.new(MonitorSettings(alpha=0.05), labels=2, declared_groups=3)
     assert [watch.share(j) for j in (1, 6, 7)] == [7 / 0.05, 7 / 0.05, 56 / 0.05]
 
 
 def test_nothing_is_tested_until_both_cells_have_learnt() -> None:
-    watch = fresh(WatchSettings(learning=50))
+    watch = fresh(MonitorSettings(learning=50))
     labels = [(0, 0, True, at) for at in range(500)] + [(0, 1, False, at) for at in range(49)]
     assert watch.observe(labels) == []
     (stream,) = watch.streams
@@ -225,12 +225,12 @@ def test_streams_are_met_in_the_order_of_the_labels() -> None:
 
 
 def test_a_fair_policy_raises_nothing() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     assert watch.observe(stream_of(two_groups(0.2, 0.2), 20_000)) == []
 
 
 def test_a_gap_raises_both_alerts_with_their_evidence() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     changes = watch.observe(stream_of(two_groups(0.4, 0.1), 3_000))
     assert sorted(said(changes)) == [("drift", "raised"), ("tolerance", "raised")]
     for number, change in enumerate(changes, start=1):
@@ -246,14 +246,14 @@ def test_a_gap_raises_both_alerts_with_their_evidence() -> None:
 
 def test_the_tolerance_threshold_is_the_streams_share_of_alpha() -> None:
     (change,) = (
-        c for c in fresh(WatchSettings()).observe(stream_of(two_groups(0.5, 0.1), 3_000)) if c.kind == "tolerance"
+        c for c in fresh(MonitorSettings()).observe(stream_of(two_groups(0.5, 0.1), 3_000)) if c.kind == "tolerance"
     )
     assert change.evidence is not None
     assert change.evidence.threshold == 3 / 0.05
 
 
 def test_a_drift_says_about_when_it_began() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     began = 9_000
     watch.observe(stream_of(two_groups(0.2, 0.2), began))
     changes = watch.observe(stream_of(two_groups(0.35, 0.1), 3_000, seed=2, start=began))
@@ -267,21 +267,21 @@ def test_a_drift_says_about_when_it_began() -> None:
 
 def test_which_group_has_the_smaller_number_does_not_matter() -> None:
     labels = stream_of(two_groups(0.4, 0.1), 3_000)
-    one = fresh(WatchSettings()).observe(labels)
-    other = fresh(WatchSettings()).observe([(y, 1 - g, w, at) for y, g, w, at in labels])
+    one = fresh(MonitorSettings()).observe(labels)
+    other = fresh(MonitorSettings()).observe([(y, 1 - g, w, at) for y, g, w, at in labels])
     assert one
     assert [(c.kind, c.at) for c in one] == [(c.kind, c.at) for c in other]
 
 
 def test_only_the_streams_of_the_group_that_differs_are_raised() -> None:
-    watch = fresh(WatchSettings(), declared=3)
+    watch = fresh(MonitorSettings(), declared=3)
     rates = {(0, 0): 0.2, (0, 1): 0.2, (0, 2): 0.5, (1, 0): 0.3, (1, 1): 0.3, (1, 2): 0.3}
     changes = watch.observe(stream_of(rates, 20_000))
     assert {(c.label, c.groups) for c in changes if c.kind == "tolerance"} == {(0, (0, 2)), (0, (1, 2))}
 
 
 def test_drift_clears_by_itself_and_tolerance_does_not() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     watch.observe(stream_of(two_groups(0.4, 0.1), 6_000))
     changes = watch.observe(stream_of(two_groups(0.2, 0.2), 9_000, seed=2, start=6_000))
     assert said(changes) == [("drift", "cleared")]
@@ -296,7 +296,7 @@ def test_drift_clears_by_itself_and_tolerance_does_not() -> None:
 
 
 def test_an_acknowledged_tolerance_alert_starts_a_new_test() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     first = next(c for c in watch.observe(stream_of(two_groups(0.4, 0.1), 3_000)) if c.kind == "tolerance")
     (cleared,) = watch.acknowledge(first.number, at=7)
     assert (cleared.state, cleared.number, cleared.at, cleared.since) == ("cleared", first.number, 7, first.at)
@@ -310,7 +310,7 @@ def test_an_acknowledged_tolerance_alert_starts_a_new_test() -> None:
 
 
 def test_only_an_open_tolerance_alert_can_be_acknowledged() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     drift = next(c for c in watch.observe(stream_of(two_groups(0.4, 0.1), 3_000)) if c.kind == "drift")
     before = watch.encode()
     assert watch.acknowledge(drift.number, at=1) == []
@@ -319,7 +319,7 @@ def test_only_an_open_tolerance_alert_can_be_acknowledged() -> None:
 
 
 def test_acknowledging_in_a_clone_leaves_the_original_alone() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     watch.observe(stream_of(two_groups(0.4, 0.1), 3_000))
     before = watch.encode()
     copy = watch.clone()
@@ -347,7 +347,7 @@ def test_one_sided_labels_are_raised_and_cleared() -> None:
 
 
 def test_the_most_lopsided_labels_leave_finite_figures() -> None:
-    watch = fresh(WatchSettings(learning=0))
+    watch = fresh(MonitorSettings(learning=0))
     changes = watch.observe([(0, at % 2, at % 2 == 0, at) for at in range(40_000)])
     assert len(changes) == 2
     (fields,) = msgspec.msgpack.decode(watch.encode())[-1]
@@ -365,16 +365,16 @@ def test_a_producer_of_endless_groups_cannot_grow_the_state(monkeypatch: pytest.
     watch.observe([(0, group, False, 0) for group in range(5)])
     assert [s.groups for s in watch.streams] == [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3)]
     assert watch.unwatched == 5
-    assert Watch.decode(QUICK, watch.encode()).unwatched == 5
+    assert Monitor.decode(QUICK, watch.encode()).unwatched == 5
     watch.observe([(0, 4, False, 0), (0, 2, False, 0)])
     assert len(watch.streams) == 5
 
 
 def test_other_settings_begin_the_tests_anew_and_keep_what_is_raised() -> None:
-    watch = fresh(WatchSettings())
+    watch = fresh(MonitorSettings())
     watch.observe(stream_of(two_groups(0.4, 0.1), 3_000))
-    assert watch.under(WatchSettings()).encode() == watch.encode()
-    before, stricter = watch.encode(), WatchSettings(tolerance=0.01, alpha=0.01)
+    assert watch.under(MonitorSettings()).encode() == watch.encode()
+    before, stricter = watch.encode(), MonitorSettings(tolerance=0.01, alpha=0.01)
     other = watch.under(stricter)
     assert watch.encode() == before
     assert other.alerts == watch.alerts
@@ -398,7 +398,7 @@ def test_other_settings_begin_the_tests_anew_and_keep_what_is_raised() -> None:
 )
 def test_settings_that_make_no_sense_are_refused_with_a_remedy(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidSettingsError, match=message):
-        WatchSettings(**wrong)  # type: ignore[arg-type]
+        MonitorSettings(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -406,10 +406,10 @@ def test_settings_that_make_no_sense_are_refused_with_a_remedy(wrong: dict[str, 
 )
 def test_damaged_bytes_are_refused(damage: bytes) -> None:
     with pytest.raises(IncompatibleStateError, match="this watch is damaged: .* Rebuild it by replay"):
-        Watch.decode(QUICK, damage)
+        Monitor.decode(QUICK, damage)
 
 
 def test_bytes_of_another_format_are_refused_with_a_remedy() -> None:
     other = msgspec.msgpack.encode([2, *msgspec.msgpack.decode(fresh().encode())[1:]])
     with pytest.raises(IncompatibleStateError, match="of format 2 and this version reads 1"):
-        Watch.decode(QUICK, other)
+        Monitor.decode(QUICK, other)

@@ -10,16 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.cli import app
-from processor.core.alerts.monitor import WatchSettings
-from processor.core.alerts.sequential_tests import Stream
+from processor.core.alerts.monitor import MonitorSettings
+from processor.core.alerts.sequential_tests import SequentialTest
 from processor.experiments import watch_figure
 from processor.experiments.watch_streams import NEVER, Scenario, StreamTask, detection, work
 from processor.experiments.wealth import Pairs, Streams, ZTest, draw_pairs
 
-QUICK = WatchSettings(tolerance=0.02, alpha=0.2, false_alarm_pairs=50, clear=40)
+QUICK = MonitorSettings(tolerance=0.02, alpha=0.2, false_alarm_pairs=50, clear=40)
 
 
-def take_pair(stream: Stream, pairs: Pairs, row: int, column: int) -> None:
+def take_pair(stream: SequentialTest, pairs: Pairs, row: int, column: int) -> None:
     """Show a real stream the labels of a drawn pair: first those of the group that has several."""
     n_a, err_a, n_b, err_b = (int(a[row, column]) for a in (pairs.n_a, pairs.err_a, pairs.n_b, pairs.err_b))
     groups = [(False, n_a, err_a), (True, n_b, err_b)]
@@ -35,7 +35,7 @@ def take_pair(stream: Stream, pairs: Pairs, row: int, column: int) -> None:
 def test_the_arrays_give_the_bits_of_the_real_streams(share: float) -> None:
     count, rng = 6, np.random.default_rng(4)
     arrays = Streams(QUICK, count)
-    streams = [Stream(0, (0, 1), QUICK, share=1.0 / QUICK.alpha) for _ in range(count)]
+    streams = [SequentialTest(0, (0, 1), QUICK, share=1.0 / QUICK.alpha) for _ in range(count)]
     happened = {"tolerance": 0, "drift": 0, "cleared": 0}
     for rate_a, rate_b in ((0.25, 0.2), (0.4, 0.1), (0.2, 0.2)):
         for pairs in draw_pairs(rng, count, 300, share, rate_a, rate_b):

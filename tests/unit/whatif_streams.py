@@ -21,7 +21,7 @@ from processor.core import Decision, Learner, Request
 from processor.core.events import Limits, decode_feedback, decode_request
 from processor.core.settings import Settings
 from processor.core.stream.journal import JournalRecord
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK
+from processor.core.stream.step import FEW_LABELS, REQUESTS_PER_SOLVE_WHEN_FEW_LABELS
 from processor.service.worker import LoopSettings
 from tests.recordings.stream import START, Event, MemorySource, Running
 
@@ -161,7 +161,7 @@ def direct(source: Source, settings: Settings, seed: bytes, without: str | None 
         early = {event.decision_id for _, event in labels} - result.decisions.keys()
         _learn(result, learner, [one for one in labels if one[1].decision_id not in early])
         while asked:
-            size = YOUNG_CHUNK if int(learner.counters().joined[0]) < YOUNG else len(asked)
+            size = REQUESTS_PER_SOLVE_WHEN_FEW_LABELS if int(learner.counters().joined[0]) < FEW_LABELS else len(asked)
             chunk, asked = asked[:size], asked[size:]
             cases_ = [
                 Request(e.decision_id, e.group, {f: y for f, y in e.predictions.items() if f != without})

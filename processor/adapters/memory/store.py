@@ -11,10 +11,10 @@ from processor.core.stream.expiry import due_slots
 from processor.core.stream.writes import (
     DeleteEntry,
     DeleteField,
-    DropSlab,
+    DropSlot,
     SetEntry,
     SetField,
-    SetSlab,
+    SetSlot,
     Write,
     Writes,
     unpack,
@@ -59,10 +59,10 @@ class _State:
                 self.fields[name] = value
             case DeleteField(name):
                 self.fields.pop(name, None)
-            case SetSlab(slot, sequence, ids):
+            case SetSlot(slot, sequence, ids):
                 slab = {**dict(self.slabs.get(slot, ())), sequence: ids}
                 self.slabs[slot] = tuple(sorted(slab.items()))
-            case DropSlab(slot):
+            case DropSlot(slot):
                 self.slabs.pop(slot, None)
 
     def pieces(self) -> list[tuple[bytes, Write]]:
@@ -70,7 +70,7 @@ class _State:
         found: list[tuple[bytes, Write]] = [(b"f" + name, SetField(name, self.fields[name])) for name in self.fields]
         found += [(b"g" + id, SetEntry(id, self.entries[id])) for id in self.entries]
         found += [
-            (b"h" + struct.pack(">IQ", slot, sequence), SetSlab(slot, sequence, ids))
+            (b"h" + struct.pack(">IQ", slot, sequence), SetSlot(slot, sequence, ids))
             for slot, slab in self.slabs.items()
             for sequence, ids in slab
         ]

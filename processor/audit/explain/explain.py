@@ -22,7 +22,7 @@ from processor.core.learner.draws import draws
 from processor.core.stream.entries import Parked, decode_entry, entry_id
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioner import partition_of
-from processor.core.stream.step import YOUNG, YOUNG_CHUNK, DecodedBatch, InputRecord, step
+from processor.core.stream.step import FEW_LABELS, REQUESTS_PER_SOLVE_WHEN_FEW_LABELS, DecodedBatch, InputRecord, step
 from processor.core.stream.tenant import Tenant
 from processor.ports.codec import Codec
 
@@ -187,8 +187,8 @@ def _as_decided(replay: Replay, found: _Found, key: bytes) -> tuple[Tenant, Park
     start = 0
     while True:
         tenant = _after(replay, batch, found.made.tenant, requests[:start])
-        young = tenant is None or int(tenant.learner.counters().joined[0]) < YOUNG
-        size = YOUNG_CHUNK if young else len(requests)
+        young = tenant is None or int(tenant.learner.counters().joined[0]) < FEW_LABELS
+        size = REQUESTS_PER_SOLVE_WHEN_FEW_LABELS if young else len(requests)
         if position < start + size:
             break
         start += size

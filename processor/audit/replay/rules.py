@@ -15,7 +15,7 @@ import msgspec
 from processor.config import Config, canonical, digest, tenant_settings
 from processor.config.tenants import check_seed, derived_seed
 from processor.config.values import Secret
-from processor.core.alerts.monitor import WatchSettings
+from processor.core.alerts.monitor import MonitorSettings
 from processor.core.errors import GForceError, InvalidInputError
 from processor.core.events import Limits
 from processor.core.settings import Settings
@@ -229,7 +229,7 @@ class RuleBook:
                 on_expiry=document["on_expiry"],
                 parking=document["parking"],
                 horizon=document["duplicate_horizon"],
-                watch=msgspec.convert(document.get("watch"), WatchSettings | None),
+                watch=msgspec.convert(document.get("watch"), MonitorSettings | None),
                 max_groups=self.limits.max_groups,
                 max_experts=self.limits.max_experts,
                 max_choices=self.limits.max_choices,

@@ -9,7 +9,7 @@ import msgspec
 
 from processor.core.metrics.confidence import interval
 
-from .alerts import AlertChange, Counts, Evidence, Kind, WatchSettings
+from .alerts import AlertChange, Counts, Evidence, Kind, MonitorSettings
 
 BAND_DIGITS = 4
 """The ends of the band come from library logarithms, which may differ in the last bit between machines: rounded, and
@@ -65,7 +65,7 @@ class AlertEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def alert_event(
     change: AlertChange,
-    settings: WatchSettings,
+    settings: MonitorSettings,
     *,
     tenant: str,
     groups: Sequence[str],

@@ -15,7 +15,7 @@ LARGEST = 1_000_000_000
 """Of every whole number in the settings: far more pairs than any stream will have."""
 
 
-class WatchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MonitorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How closely the error rates of a tenant's groups are watched."""
 
     tolerance: float = 0.05

@@ -14,8 +14,8 @@ import msgspec
 from processor.core import native
 from processor.core.errors import IncompatibleStateError
 
-from .alerts import KINDS, Alert, AlertChange, Counts, Evidence, Kind, SequentialTestState, WatchSettings
-from .sequential_tests import Stream
+from .alerts import KINDS, Alert, AlertChange, Counts, Evidence, Kind, MonitorSettings, SequentialTestState
+from .sequential_tests import SequentialTest
 
 __all__ = [
     "KINDS",
@@ -25,10 +25,10 @@ __all__ = [
     "Counts",
     "Evidence",
     "Kind",
+    "Monitor",
+    "MonitorSettings",
+    "SequentialTest",
     "SequentialTestState",
-    "Stream",
-    "Watch",
-    "WatchSettings",
 ]
 
 MAX_STREAMS = 1_000
@@ -42,7 +42,7 @@ Cell = tuple[int, int]
 """Numbers of a label and of a group."""
 
 
-class Watch:
+class Monitor:
     """All streams of a tenant, one for each label and pair of groups, and the alerts that are open.
 
     >>> watch = Watch.new(WatchSettings(learning=0), labels=2, declared_groups=2)
@@ -63,12 +63,12 @@ class Watch:
         "unwatched",
     )
 
-    def __init__(self, settings: WatchSettings, declared: int) -> None:
+    def __init__(self, settings: MonitorSettings, declared: int) -> None:
         self.settings = settings
         self.unwatched = 0
         """streams that were met after the first ``MAX_STREAMS``"""
         self._declared = declared
-        self._streams: list[Stream] = []
+        self._streams: list[SequentialTest] = []
         self._owned: set[int] = set()
         """streams that may be changed: no other copy of this watch holds them, and they are not remembered as bytes"""
         self._labels: dict[Cell, int] = {}
@@ -79,7 +79,7 @@ class Watch:
         self._one_sided: Alert | None = None
 
     @classmethod
-    def new(cls, settings: WatchSettings, labels: int, declared_groups: int) -> Watch:
+    def new(cls, settings: MonitorSettings, labels: int, declared_groups: int) -> Monitor:
         return cls(settings, labels * (declared_groups * (declared_groups - 1) // 2))
 
     def share(self, number: int) -> float:
@@ -91,9 +91,9 @@ class Watch:
         equal = self._declared + 1
         return (equal if number < equal else number * (number + 1)) / self.settings.alpha
 
-    def clone(self) -> Watch:
+    def clone(self) -> Monitor:
         """A copy to change; the streams are shared until one side changes them."""
-        other = Watch(self.settings, self._declared)
+        other = Monitor(self.settings, self._declared)
         other.unwatched = self.unwatched
         other._streams = self._streams.copy()
         other._labels = self._labels.copy()
@@ -102,7 +102,7 @@ class Watch:
         self._owned = set()
         return other
 
-    def under(self, settings: WatchSettings) -> Watch:
+    def under(self, settings: MonitorSettings) -> Monitor:
         """The same streams under other settings: tests begin anew, what is raised stays raised."""
         other = self.clone()
         if settings != self.settings:
@@ -123,7 +123,7 @@ class Watch:
 
     def _observe_plainly(self, labels: Sequence[tuple[int, int, bool, int]], changes: list[AlertChange]) -> None:
         counts = self._labels
-        tested: dict[Cell, list[tuple[Stream, bool]]] = {}
+        tested: dict[Cell, list[tuple[SequentialTest, bool]]] = {}
         for label, group, wrong, at in labels:
             cell = (label, group)
             mine = tested.get(cell)
@@ -131,7 +131,7 @@ class Watch:
                 mine = self._count(cell, at, tested, len(labels))
             else:
                 counts[cell] += 1
-            for stream, of_b in mine:  # what ``Stream.take`` does, without its call
+            for stream, of_b in mine:  # what ``SequentialTest.take`` does, without its call
                 if of_b:
                     stream.n_b += 1
                     stream.err_b += wrong
@@ -144,8 +144,8 @@ class Watch:
                         self._judge(stream, at, changes)
 
     def _count(
-        self, cell: Cell, at: int, tested: dict[Cell, list[tuple[Stream, bool]]], more: int
-    ) -> list[tuple[Stream, bool]]:
+        self, cell: Cell, at: int, tested: dict[Cell, list[tuple[SequentialTest, bool]]], more: int
+    ) -> list[tuple[SequentialTest, bool]]:
         """Count a label and give the streams of its cell that take it, and whether its group is the second one there.
 
         Once these are all that the cell has, they are noted as ``tested``: the next label finds them there. So are
@@ -175,9 +175,11 @@ class Watch:
         self.unwatched += max(len(others) - room, 0)
         pairs = [(min(group, other), max(group, other)) for other in others[:room]]
         shares = [self.share(j) for j in range(len(self._streams) + 1, len(self._streams) + len(pairs) + 1)]
-        self._hold([Stream(label, pair, self.settings, share) for pair, share in zip(pairs, shares, strict=True)])
+        self._hold(
+            [SequentialTest(label, pair, self.settings, share) for pair, share in zip(pairs, shares, strict=True)]
+        )
 
-    def _hold(self, streams: Sequence[Stream]) -> None:
+    def _hold(self, streams: Sequence[SequentialTest]) -> None:
         """Take new streams in; what other copies share is replaced, not changed."""
         touched = {cell: list(found) for cell, found in self._touched.items()}
         for index, stream in enumerate(streams, start=len(self._streams)):
@@ -187,16 +189,16 @@ class Watch:
         self._streams += streams
         self._touched = touched
 
-    def _own(self, index: int) -> Stream:
+    def _own(self, index: int) -> SequentialTest:
         if index not in self._owned:
             self._streams[index] = self._streams[index].copy()
             self._owned.add(index)
         return self._streams[index]
 
-    def _has_learnt(self, stream: Stream) -> bool:
+    def _has_learnt(self, stream: SequentialTest) -> bool:
         return all(self._labels.get((stream.label, group), 0) >= self.settings.learning for group in stream.groups)
 
-    def _judge(self, stream: Stream, at: int, changes: list[AlertChange]) -> None:
+    def _judge(self, stream: SequentialTest, at: int, changes: list[AlertChange]) -> None:
         if stream.exceeds_tolerance:
             changes.append(AlertChange.of(stream.raise_tolerance(self._next_number(), at), "raised", at))
         if stream.has_drifted:
@@ -261,7 +263,7 @@ class Watch:
         )
 
     @classmethod
-    def decode(cls, settings: WatchSettings, data: bytes) -> Watch:
+    def decode(cls, settings: MonitorSettings, data: bytes) -> Monitor:
         """What ``encode`` wrote, under the settings it was written under (for others see ``under``)."""
         try:
             version, *fields = msgspec.msgpack.decode(data, type=list[Any])
@@ -274,7 +276,9 @@ class Watch:
             watch = cls(settings, declared)
             watch._numbers, watch.unwatched = numbers, unwatched
             watch._labels = {(label, group): count for label, group, count in labels}
-            watch._hold([Stream.of_fields(each, settings, watch.share(j + 1)) for j, each in enumerate(streams)])
+            watch._hold(
+                [SequentialTest.of_fields(each, settings, watch.share(j + 1)) for j, each in enumerate(streams)]
+            )
             watch._one_sided = msgspec.convert(one_sided, Alert) if one_sided else None
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             if isinstance(error, IncompatibleStateError):
@@ -283,7 +287,7 @@ class Watch:
         return watch
 
 
-def _figures(stream: Stream) -> SequentialTestState:
+def _figures(stream: SequentialTest) -> SequentialTestState:
     tolerance_raised, drift_raised = stream.tolerance_raised is not None, stream.drift_raised is not None
     raised = tolerance_raised or drift_raised
     return SequentialTestState(

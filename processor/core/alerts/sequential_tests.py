@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .alerts import Alert, Counts, Evidence, WatchSettings
+from .alerts import Alert, Counts, Evidence, MonitorSettings
 
 RATES = (0.05, 0.1, 0.2, 0.4, 0.7)
 """λ: the shares of the wealth that are bet. Small ones find small differences, large ones find large ones soon."""
@@ -100,7 +100,7 @@ def grown(wealths: Wealths, stake: float, by: Wealths) -> tuple[Wealths, float]:
     return (a, b, c, d, e, v, w, x, y, z), (a + b + c + d + e + v + w + x + y + z) / 10
 
 
-class Stream:
+class SequentialTest:
     """The four counts since the last pair, and the wealth of the tests."""
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Stream:
         "tolerance_wealth",
     )
 
-    def __init__(self, label: int, groups: tuple[int, int], settings: WatchSettings, share: float) -> None:
+    def __init__(self, label: int, groups: tuple[int, int], settings: MonitorSettings, share: float) -> None:
         """``share`` is 1/α_j: what the tolerance test must reach."""
         self._stored: msgspec.Raw | None = None
         self.label = label
@@ -142,7 +142,7 @@ class Stream:
         self.drift_raised: Alert | None = None
         self.restart(settings, share)
 
-    def restart(self, settings: WatchSettings, share: float) -> None:
+    def restart(self, settings: MonitorSettings, share: float) -> None:
         """Test anew under these settings; what is raised stays raised."""
         self._gap = settings.tolerance
         self.limit = share
@@ -169,9 +169,9 @@ class Stream:
         self._drift_from = self._recovery_from = self.seen
         self._onset: tuple[float, float, Mark, Mark] = (1.0, 1.0, self.seen, self.seen)
 
-    def copy(self) -> Stream:
+    def copy(self) -> SequentialTest:
         """Tuples are replaced and never changed in place, so they may be shared."""
-        other = Stream.__new__(Stream)
+        other = SequentialTest.__new__(SequentialTest)
         other._stored = None
         other.label, other.groups, other.testing, other.seen = self.label, self.groups, self.testing, self.seen
         other.n_a, other.err_a, other.n_b, other.err_b = self.n_a, self.err_a, self.n_b, self.err_b
@@ -328,7 +328,7 @@ class Stream:
         ]
 
     @classmethod
-    def of_fields(cls, fields: list[Any], settings: WatchSettings, share: float) -> Stream:
+    def of_fields(cls, fields: list[Any], settings: MonitorSettings, share: float) -> SequentialTest:
         label, a, b, testing, counts, seen, tolerance, wealth, tolerance_from, tolerance_raised, *rest = fields
         drift, drift_from, drift_raised, recovery, recovery_from, onset = rest
         stream = cls(label, (a, b), settings, share)

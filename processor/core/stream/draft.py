@@ -15,7 +15,7 @@ from .decode import DeadLetter, EncodedDecision, InputRecord, StreamSettings
 from .expiry import DueSlot
 from .partition import Partition
 from .tenant import Tenant, TenantSettings, ToWrite
-from .writes import DropSlab, SetSlab, Writes, joined_ids
+from .writes import DropSlot, SetSlot, Writes, joined_ids
 
 
 @dataclass
@@ -132,12 +132,12 @@ class Draft:
         self.outcome.entries, self.outcome.after_entries = self.changed, writes.add_entries(self.changed)
         for slot, due in sorted(emptied.items()):
             if due.whole:
-                writes.add(DropSlab(slot))
+                writes.add(DropSlot(slot))
             else:
                 for sequence in due.sequences:
-                    writes.add(SetSlab(slot, sequence, b""))
+                    writes.add(SetSlot(slot, sequence, b""))
         for slot, keys in sorted(self.expiry_index.items()):
-            writes.add(SetSlab(slot, self.sequence, joined_ids(keys)))
+            writes.add(SetSlot(slot, self.sequence, joined_ids(keys)))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
         return writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]
 

@@ -71,9 +71,9 @@ __all__ = [
 ]
 
 # What follows decides which bytes a batch leads to: to change one of them is to make a new form of the journal.
-YOUNG = 1_000
+FEW_LABELS = 1_000
 """A tenant with fewer labels than this …"""
-YOUNG_CHUNK = 50
+REQUESTS_PER_SOLVE_WHEN_FEW_LABELS = 50
 """… has its rule solved anew at least every so many requests."""
 
 
@@ -184,8 +184,14 @@ class _Step(Labelling):
         dockets, left = [], {}
         for name, requests in self.left.items():
             tenant = self.change(name)
-            if len(requests) > YOUNG_CHUNK and int(tenant.learner.counters().joined[0]) < YOUNG:
-                requests, left[name] = requests[:YOUNG_CHUNK], requests[YOUNG_CHUNK:]
+            if (
+                len(requests) > REQUESTS_PER_SOLVE_WHEN_FEW_LABELS
+                and int(tenant.learner.counters().joined[0]) < FEW_LABELS
+            ):
+                requests, left[name] = (
+                    requests[:REQUESTS_PER_SOLVE_WHEN_FEW_LABELS],
+                    requests[REQUESTS_PER_SOLVE_WHEN_FEW_LABELS:],
+                )
             docket = self._docket(tenant, requests)
             if docket.cases:
                 dockets.append(docket)

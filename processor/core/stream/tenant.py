@@ -11,8 +11,8 @@ import msgspec
 
 from processor.core.advice import Panel
 from processor.core.alerts.alert_events import AlertEvent, alert_event
-from processor.core.alerts.alerts import AlertChange, WatchSettings
-from processor.core.alerts.monitor import Watch
+from processor.core.alerts.alerts import AlertChange, MonitorSettings
+from processor.core.alerts.monitor import Monitor
 from processor.core.errors import IncompatibleStateError
 from processor.core.learner.axes import Axes, shared_axes
 from processor.core.learner.batch import IN_FORCE
@@ -52,7 +52,7 @@ class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
     """milliseconds a label waits for its request"""
     horizon: int
     """milliseconds in which a repeated request is recognised"""
-    watch: WatchSettings | None = None
+    watch: MonitorSettings | None = None
     """when to alert; None where nothing is watched"""
     windows: tuple[int, ...] = (1, 7)
     """windows of the gauges, in buckets; no decision depends on them"""
@@ -78,7 +78,7 @@ class Tenant:
     tally: Counter[str]
     """what has happened, by name; see ``docs/operations.md``"""
     waits: PendingAges
-    watch: Watch | None = None
+    watch: Monitor | None = None
     recorded: str = ""
     """digest of the rules the journal has this tenant under"""
     observed: bool = False
@@ -175,7 +175,7 @@ class Tenant:
         return settings.feedback == "all" or self._decided(entry, IN_FORCE) == settings.positive
 
     def observe(self, cells: Sequence[tuple[int, int, bool, int]]) -> list[AlertChange]:
-        """Watch labels that were joined, in order; see ``Watch.observe``. What was raised or cleared."""
+        """Watch labels that were joined, in order; see ``Monitor.observe``. What was raised or cleared."""
         watch = self._own_watch() if cells else None
         if watch is None:
             return []
@@ -210,7 +210,7 @@ class Tenant:
         watch = self._own_watch()
         return watch.acknowledge(alert, at) if watch else []
 
-    def _own_watch(self) -> Watch | None:
+    def _own_watch(self) -> Monitor | None:
         """To be changed: no other copy of this tenant has it."""
         if self.watch is not None and not self.observed:
             self.watch, self.observed = self.watch.clone(), True
@@ -386,17 +386,17 @@ def _known_names(stored: Sequence[Sequence[str]], labels: Sequence[str]) -> Name
     return shared_names(Names(groups, experts, met.and_(*labels), policies))
 
 
-def _new_watch(rules: TenantSettings) -> Watch | None:
+def _new_watch(rules: TenantSettings) -> Monitor | None:
     settings = rules.settings
     if rules.watch is None or settings.feedback != "all":
         return None  # labels that come for some decisions only say nothing about the others
-    return Watch.new(rules.watch, len(settings.labels), len(settings.groups))
+    return Monitor.new(rules.watch, len(settings.labels), len(settings.groups))
 
 
-def _stored_watch(rules: TenantSettings, stored: bytes | None) -> Watch | None:
+def _stored_watch(rules: TenantSettings, stored: bytes | None) -> Monitor | None:
     """As stored, under the present settings."""
     fresh = _new_watch(rules)
     if fresh is None or stored is None or rules.watch is None:
         return fresh
-    settings, state = msgspec.msgpack.decode(stored, type=tuple[WatchSettings, bytes])
-    return Watch.decode(settings, state).under(rules.watch)
+    settings, state = msgspec.msgpack.decode(stored, type=tuple[MonitorSettings, bytes])
+    return Monitor.decode(settings, state).under(rules.watch)

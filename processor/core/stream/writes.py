@@ -53,18 +53,18 @@ class DeleteField:
 
 
 @dataclass(frozen=True, slots=True)
-class SetSlab:
+class SetSlot:
     slot: int
     sequence: int
     ids: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class DropSlab:
+class DropSlot:
     slot: int
 
 
-Write = SetEntry | DeleteEntry | SetField | DeleteField | SetSlab | DropSlab
+Write = SetEntry | DeleteEntry | SetField | DeleteField | SetSlot | DropSlot
 
 
 @dataclass
@@ -89,9 +89,9 @@ class Writes:
                 self.add_fields([(name, value)])
             case DeleteField(name):
                 self.add_fields([(name, None)])
-            case SetSlab(slot, sequence, ids):
+            case SetSlot(slot, sequence, ids):
                 self._parts += (b"D", struct.pack(">IQI", slot, sequence, len(ids)), ids)
-            case DropSlab(slot):
+            case DropSlot(slot):
                 self._parts += (b"d", struct.pack(">I", slot))
 
     def add_fields(self, fields: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -182,11 +182,11 @@ def unpack(blob: bytes) -> Iterator[Write]:
                 yield DeleteField(name)
             case b"D":
                 slot, sequence, size = struct.unpack_from(">IQI", blob, at)
-                yield SetSlab(slot, sequence, blob[at + 16 : at + 16 + size])
+                yield SetSlot(slot, sequence, blob[at + 16 : at + 16 + size])
                 at += 16 + size
             case b"d":
                 (slot,) = struct.unpack_from(">I", blob, at)
-                yield DropSlab(slot)
+                yield DropSlot(slot)
                 at += 4
             case _:
                 raise ValueError(f"unknown operation {kind!r} at byte {at - 1} of {end}")
