@@ -46,7 +46,7 @@ class Embedded:
         while quiet < 3:
             moved = self.worker.run_once(0.0)
             behind = not self.worker.ready or any(
-                self.worker.intake.has_lag(owned) for owned in self.worker.owned.values()
+                self.worker.buffers.has_lag(owned) for owned in self.worker.owned.values()
             )
             quiet = 0 if moved or behind else quiet + 1
             if behind and not moved:
@@ -100,7 +100,7 @@ def embedded(
             reader=MemoryReader(broker),
             store=store,
             terms=stream_settings(config),
-            pace=replace(loop_settings(config), breaker_share=1.0),  # nobody could say go on
+            loop_settings=replace(loop_settings(config), breaker_share=1.0),  # nobody could say go on
             wall_ms=clock,
             monotonic_ms=monotonic_ms,
             entropy=secrets.token_bytes,

@@ -79,11 +79,11 @@ class AssignedPartition:
     token: bytes
     partition: Partition | None = None
     positions: dict[str, int] = field(default_factory=dict)
-    held: dict[str, InputBuffer] = field(default_factory=dict)
+    buffers: dict[str, InputBuffer] = field(default_factory=dict)
     """what is read of each input and not committed"""
-    takeable: dict[str, int] = field(default_factory=dict)
+    batch_limit: dict[str, int] = field(default_factory=dict)
     """how many of each input the next batch takes; empty if it would take none"""
-    batch_since: int = 0
+    batchable_since: int = 0
     last_timestamp: dict[str, int] = field(default_factory=dict)
     retry_at: int = 0
     progress_at: int = 0
@@ -115,7 +115,7 @@ class AssignedPartition:
     at_most: int = MOST_RECORDS
     """records of each input that the next batch may take; fewer where the journal could not hold what they lead to, or
     where more would take too long"""
-    question: BatchLookup | None = None
+    lookup: BatchLookup | None = None
     """asked of the store, and left out of the last transaction for want of time"""
 
     @property
@@ -129,16 +129,16 @@ class AssignedPartition:
 
     @property
     def buffered(self) -> int:
-        return sum(map(len, self.held.values()))
+        return sum(map(len, self.buffers.values()))
 
     def may_take(self, counts: Mapping[str, int], now: int) -> None:
         """What the next batch takes of each input; the wait for it begins with the first record it could take."""
-        if not self.takeable:
-            self.batch_since = now
-        self.takeable = dict(counts) if any(counts.values()) else {}
+        if not self.batch_limit:
+            self.batchable_since = now
+        self.batch_limit = dict(counts) if any(counts.values()) else {}
 
     def drop_committed(self, taken: Mapping[str, int]) -> None:
         """So many of each input are committed."""
-        for topic, held in self.held.items():
-            held.drop_committed(taken[topic])
-        self.takeable = {}
+        for topic, buffer in self.buffers.items():
+            buffer.drop_committed(taken[topic])
+        self.batch_limit = {}

@@ -36,11 +36,11 @@ class Assignment(ABC):
     topics: TopicNames
     reader: Reader
     terms: StreamSettings
-    pace: LoopSettings
+    loop_settings: LoopSettings
     monotonic_ms: Callable[[], int]
     entropy: Callable[[int], bytes]
     notify: Notify
-    intake: InputBuffers
+    buffers: InputBuffers
     recovery: Recovery
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Assignment(ABC):
         topic = next((topic for topic, name in self.topics.sources.items() if name == source), None)
         if owned is None or topic is None or not owned.ready or after <= first:
             return False
-        if self.intake.unreadable_at(owned, topic) != first:
+        if self.buffers.unreadable_at(owned, topic) != first:
             return False
         owned.skip = Skip(topic, source, first, after)
         return True
@@ -138,10 +138,10 @@ class Assignment(ABC):
             except IncompatibleStateError as error:
                 self._quarantine(owned, str(error), by_process=True)
             except (RetryableError, FencedError, StoreError) as error:
-                owned.retry_at = self.monotonic_ms() + self.pace.retry_after
+                owned.retry_at = self.monotonic_ms() + self.loop_settings.retry_after
                 owned.last_error = str(error)
                 owned.store_error = str(error) if isinstance(error, StoreError) else ""
-            if self.monotonic_ms() - began >= self.pace.transaction_budget:
+            if self.monotonic_ms() - began >= self.loop_settings.transaction_budget:
                 return
 
     def _told_in_recovery(self, event: str, details: dict[str, object]) -> None:
@@ -171,10 +171,10 @@ class Assignment(ABC):
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
         owned.topic_ids, owned.store_error, owned.damaged = recovered.topic_ids, "", False
         owned.snapshots.whole = recovered.snapshot
-        owned.held = {topic: InputBuffer(owned.positions[topic]) for topic in self.topics.inputs}
+        owned.buffers = {topic: InputBuffer(owned.positions[topic]) for topic in self.topics.inputs}
         owned.last_timestamp, owned.last_error = {}, ""
         owned.progress_at = self.monotonic_ms()
-        self.intake.start(owned)
+        self.buffers.start(owned)
         self.totals["recoveries"] += 1
         self.totals["batches_replayed"] += recovered.replayed
         self.notify(
@@ -211,7 +211,7 @@ class Assignment(ABC):
     def _forget(self, owned: AssignedPartition, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         self.notify("recovering", {"partition": owned.number, "why": why})
-        owned.partition, owned.held, owned.takeable, owned.snapshots.current = None, {}, {}, None
-        owned.retry_at, owned.last_error, owned.question = 0, why, None
+        owned.partition, owned.buffers, owned.batch_limit, owned.snapshots.current = None, {}, {}, None
+        owned.retry_at, owned.last_error, owned.lookup = 0, why, None
         if self.owned.get(owned.number) is owned:
-            self.intake.stop(owned)
+            self.buffers.stop(owned)

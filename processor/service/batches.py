@@ -66,7 +66,7 @@ class PreparedBatch:
     decisions are sent meanwhile.
     """
 
-    question: BatchLookup
+    lookup: BatchLookup
     before: Partition
     outcome: StepResult
     poison: list[tuple[str, int]]
@@ -79,17 +79,17 @@ class PreparedBatch:
 
     @property
     def owned(self) -> AssignedPartition:
-        return self.question.owned
+        return self.lookup.owned
 
     @property
     def taken(self) -> dict[str, list[InputRecord]]:
         """Its records by topic."""
-        return self.question.taken
+        return self.lookup.taken
 
     @property
     def positions(self) -> dict[str, int]:
         """Where each input is to be read on."""
-        return {topic: one.next for topic, one in self.question.ranges.result().items()}
+        return {topic: one.next for topic, one in self.lookup.ranges.result().items()}
 
     @property
     def reconfigured(self) -> dict[str, object]:
@@ -105,7 +105,7 @@ class PreparedBatch:
     def journal(self) -> JournalRecord:
         """What the batch has led to, written down."""
         identity, outcome = self.before.identity, self.outcome
-        requests, feedback = self.question.ranges.result().values()
+        requests, feedback = self.lookup.ranges.result().values()
         of_decisions, of_state = self.digests.result()
         return JournalRecord(
             form=JOURNAL_FORM,
@@ -113,8 +113,8 @@ class PreparedBatch:
             partition=self.owned.number,
             partitions=self.before.partitions,
             sequence=identity.sequence + 1,
-            clock=self.question.clock,
-            now=self.question.now,
+            clock=self.lookup.clock,
+            now=self.lookup.now,
             requests=requests,
             feedback=feedback,
             decisions=len(outcome.decisions),
@@ -128,7 +128,7 @@ class PreparedBatch:
             poison=self.poison,
             topics=self.owned.topic_ids,
             snapshot=self.owned.snapshots.whole_after(self.page, identity.sequence + 1),
-            skipped=[(skip.source, skip.first, skip.next)] if (skip := self.question.skip) else [],
+            skipped=[(skip.source, skip.first, skip.next)] if (skip := self.lookup.skip) else [],
             version=__version__,
         )
 

@@ -43,17 +43,17 @@ class TransactionBudget:
     def leave_out(self, owned: AssignedPartition) -> None:
         self.left_out.append(owned)
 
-    def fits(self, question: BatchLookup) -> bool:
+    def fits(self, lookup: BatchLookup) -> bool:
         """Whether there is time for this one: the store answers soon enough, and it is not a long one by itself.
 
         For the first there always is, because the transaction is not open before its batch is worked out.
         """
         if self._ends_at is None:
             return True
-        if self.over or question.cost > self.budget:
+        if self.over or lookup.cost > self.budget:
             return False
         try:
-            question.answer.result((self._ends_at - self.monotonic_ms()) / 1_000)
+            lookup.answer.result((self._ends_at - self.monotonic_ms()) / 1_000)
         except TimeoutError:
             return False
         except StoreError:

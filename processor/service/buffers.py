@@ -44,12 +44,12 @@ class InputBuffers:
         topics: TopicNames,
         source: Input,
         terms: StreamSettings,
-        pace: LoopSettings,
+        loop_settings: LoopSettings,
         wall_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
         codec: Codec | None,
     ) -> None:
-        self.topics, self.source, self.terms, self.pace = topics, source, terms, pace
+        self.topics, self.source, self.terms, self.loop_settings = topics, source, terms, loop_settings
         self.wall_ms, self.monotonic_ms, self.codec = wall_ms, monotonic_ms, codec
         self.polled_at = 0
 
@@ -66,16 +66,16 @@ class InputBuffers:
         for at, records in pieces:
             owned = those.get(at.partition)
             if owned is not None and owned.ready:
-                owned.held[at.topic].add(records, now)
+                owned.buffers[at.topic].add(records, now)
                 owned.heard_at[at.topic] = self.monotonic_ms()
 
     def throttle(self, those: Iterable[AssignedPartition], enough: int) -> None:
         """Read no more of an input that holds plenty, because its partition cannot commit or the other input is far
         behind; and read on, after what is held, when half of it is gone. Both are dear, so they must be rare."""
-        plenty = max(FULL_BUFFERS * enough, self.pace.most_held)
+        plenty = max(FULL_BUFFERS * enough, self.loop_settings.most_held)
         for owned in those:
-            for topic, held in owned.held.items():
-                full = max(len(held) / plenty, held.size / MOST_BYTES_HELD)
+            for topic, buffer in owned.buffers.items():
+                full = max(len(buffer) / plenty, buffer.size / MOST_BYTES_HELD)
                 if topic not in owned.paused and full >= 1:
                     owned.paused.add(topic)
                     self.source.pause([TopicPartition(topic, owned.number)])
@@ -91,7 +91,7 @@ class InputBuffers:
         self.source.pause([TopicPartition(topic, owned.number) for topic in self.topics.inputs])
 
     def read_on(self, owned: AssignedPartition, topic: str) -> None:
-        self.source.start(TopicPartition(topic, owned.number), owned.held[topic].next)
+        self.source.start(TopicPartition(topic, owned.number), owned.buffers[topic].next)
         owned.paused.discard(topic)
         owned.heard_at[topic] = self.monotonic_ms()
 
@@ -99,9 +99,9 @@ class InputBuffers:
 
     def look_ahead(self, those: Iterable[AssignedPartition], enough: int) -> None:
         """Work out what the next batch of each may take."""
-        now, present = self.monotonic_ms(), self.wall_ms() - self.pace.present
+        now, present = self.monotonic_ms(), self.wall_ms() - self.loop_settings.present
         for owned in those:
-            requests, feedback = (owned.held[topic] for topic in self.topics.inputs)
+            requests, feedback = (owned.buffers[topic] for topic in self.topics.inputs)
             most = min(enough, owned.at_most, requests.fitting(enough), feedback.fitting(enough))
             caught_up = (
                 self._caught_up(owned, self.topics.requests, most // FEW),
@@ -114,7 +114,7 @@ class InputBuffers:
 
     def taken(self, owned: AssignedPartition) -> dict[str, list[InputRecord]]:
         """The next records of each input."""
-        taken = {topic: owned.held[topic].records[: owned.takeable.get(topic, 0)] for topic in self.topics.inputs}
+        taken = {topic: owned.buffers[topic].records[: owned.batch_limit.get(topic, 0)] for topic in self.topics.inputs}
         if self.codec is None:
             return taken
         return {topic: [in_json(raw, topic, self.codec) for raw in raws] for topic, raws in taken.items()}
@@ -130,7 +130,7 @@ class InputBuffers:
         """Whether hardly anything of an input is left to be read. Under load its end itself is hardly ever heard."""
         if self._ended(owned, topic):
             return True
-        left = self.source.lag(TopicPartition(topic, owned.number), owned.held[topic].next)
+        left = self.source.lag(TopicPartition(topic, owned.number), owned.buffers[topic].next)
         return left is not None and left <= few
 
     # What does not come
@@ -142,20 +142,20 @@ class InputBuffers:
         """
         if not owned.ready:
             return None
-        for topic, held in owned.held.items():
+        for topic, buffer in owned.buffers.items():
             at = TopicPartition(topic, owned.number)
             failure = self.source.failure(at)
             since = owned.heard_at.setdefault(topic, now)
             if failure is not None:
                 return UnreadableRange(since, self._failed(owned, topic, failure), failure.unreadable)
             ended, moved_on = self.source.ended(at), self.source.moved_on(at)
-            if held or (ended and not moved_on):
+            if buffer or (ended and not moved_on):
                 owned.heard_at[topic] = now
             elif now - since > patience:
                 if moved_on and not self.source.moved_on(at, ask=True):
                     owned.heard_at[topic] = now  # a transaction is open there: nobody may read on
                     continue
-                silence = f"{topic}[{owned.number}]: nothing comes from offset {held.next} on"
+                silence = f"{topic}[{owned.number}]: nothing comes from offset {buffer.next} on"
                 return UnreadableRange(since, f"{silence}, though the log goes on. {NOTHING_COMES}", False)
         return None
 
@@ -173,11 +173,11 @@ class InputBuffers:
         skip = owned.skip
         if skip is None or not owned.ready:
             return None
-        held = owned.held[skip.topic]
-        if held.next > skip.first:
+        buffer = owned.buffers[skip.topic]
+        if buffer.next > skip.first:
             owned.skip = None  # it was, or could be read after all
             return None
-        return None if held or self.unreadable_at(owned, skip.topic) != skip.first else skip
+        return None if buffer or self.unreadable_at(owned, skip.topic) != skip.first else skip
 
     def unreadable_at(self, owned: AssignedPartition, topic: str) -> int | None:
         """The next offset of an input, if nobody can read it."""
@@ -187,7 +187,7 @@ class InputBuffers:
     def skipped(self, owned: AssignedPartition, skip: Skip) -> None:
         """It is committed: read on after it."""
         owned.skip = None
-        owned.held[skip.topic].next = skip.next
+        owned.buffers[skip.topic].next = skip.next
         self.read_on(owned, skip.topic)
 
     # What time it is
@@ -199,7 +199,7 @@ class InputBuffers:
         parked would be due as of then, and expire as soon as the clock catches up.
         """
         return all(
-            owned.held[topic] or topic in owned.last_timestamp or self._ended(owned, topic)
+            owned.buffers[topic] or topic in owned.last_timestamp or self._ended(owned, topic)
             for topic in self.topics.inputs
         )
 
@@ -215,8 +215,8 @@ class InputBuffers:
         for topic, raws in taken.items():
             if raws:
                 owned.last_timestamp[topic] = min(max(map(TIMESTAMP, raws)), latest)
-            if len(raws) < len(owned.held[topic]) or not self._ended(owned, topic):
+            if len(raws) < len(owned.buffers[topic]) or not self._ended(owned, topic):
                 times.append(owned.last_timestamp.get(topic, before))
         # "Ended" was true when we last polled: a process that slept since must not take the present for that moment.
-        reached = min(times) if times else self.polled_at - self.pace.grace
+        reached = min(times) if times else self.polled_at - self.loop_settings.grace
         return max(before, reached, 0)

@@ -4,7 +4,7 @@ A transaction is opened and closed between two polls, and rebalances are served 
 ever open when partitions change hands. One thread; the store may be asked and told beside it, in order, while the next
 records are read: a batch is stepped when the answer to the apply before it is known to be good.
 
-``intake`` says what a batch takes and what time it is, ``transactions`` commits it, ``assignment`` has the partitions
+``buffers`` says what a batch takes and what time it is, ``transactions`` commits it, ``assignment`` has the partitions
 and ``recovery`` finds their state again.
 """
 
@@ -80,9 +80,9 @@ class Worker(Assignment):
     """Owns partitions and moves them forward. ``run_once`` is one turn of the loop.
 
     ``wall_ms`` gives the time of day in milliseconds, ``monotonic_ms`` a clock that never goes back, for pacing only.
-    ``aside`` run calls to the store, those of one partition one after the other, each in a thread of its own if it
-    likes: a look-up that is asked for after an apply comes after it. ``hashing`` likewise, for the journal's hashes,
-    and ``trimming``, for what is deleted of the changelog: the broker may take seconds over that.
+    ``store_executors`` make the calls to the store; those of one partition are made in order, so a look-up that is
+    submitted after an apply comes after it. ``hashing`` computes the journal's hashes. ``trimming`` deletes old records
+    of the changelog, which may take the broker seconds.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Worker(Assignment):
         reader: Reader,
         store: Store,
         terms: StreamSettings,
-        pace: LoopSettings,
+        loop_settings: LoopSettings,
         wall_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
         entropy: Callable[[int], bytes],
-        aside: Sequence[Executor] = (),
+        store_executors: Sequence[Executor] = (),
         hashing: Executor | None = None,
         trimming: Executor | None = None,
         codec: Codec | None = None,
@@ -106,18 +106,26 @@ class Worker(Assignment):
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
         super().__init__()
-        self.topics, self.reader, self.store, self.terms, self.pace = topics, reader, store, terms, pace
+        self.topics, self.reader, self.store, self.terms, self.loop_settings = (
+            topics,
+            reader,
+            store,
+            terms,
+            loop_settings,
+        )
         self.wall_ms, self.monotonic_ms, self.entropy, self.notify = wall_ms, monotonic_ms, entropy, notify
         self.trim, self.codec = trim, codec
-        self.aside, self.hashing = list(aside) or [InlineExecutor()], hashing or InlineExecutor()
+        self.store_executors, self.hashing = list(store_executors) or [InlineExecutor()], hashing or InlineExecutor()
         self.trimming = trimming or InlineExecutor()
         self.latencies = Latencies()
-        self.costs, self.turns = CostModel(), TransactionBudget(monotonic_ms, pace.transaction_budget)
+        self.costs, self.budget = CostModel(), TransactionBudget(monotonic_ms, loop_settings.transaction_budget)
         self._quiet = False
         self._store_away_until = 0
         self.input = make_input(self)
-        self.intake = InputBuffers(topics, self.input, terms, pace, wall_ms, monotonic_ms, codec)
-        self.transactions = Transactions(topics, make_output, codec, monotonic_ms, pace.retry_after // 10, self.totals)
+        self.buffers = InputBuffers(topics, self.input, terms, loop_settings, wall_ms, monotonic_ms, codec)
+        self.transactions = Transactions(
+            topics, make_output, codec, monotonic_ms, loop_settings.retry_after // 10, self.totals
+        )
         self.recovery = Recovery(
             topics,
             self.input,
@@ -134,8 +142,8 @@ class Worker(Assignment):
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
         self._quiet = False
         try:
-            pieces = self.intake.poll(self._enough(), timeout)
-            self.intake.hold(pieces, self.owned)
+            pieces = self.buffers.poll(self._enough(), timeout)
+            self.buffers.hold(pieces, self.owned)
             self._quiet = not pieces
         except (RetryableError, FencedError) as error:
             # What was lost the listener has been told; a broker that is away comes back.
@@ -149,20 +157,20 @@ class Worker(Assignment):
             self._hear_applied()
             self._recover()
             committed = self._commit_due()
-        self.intake.throttle(self.owned.values(), self._enough())
+        self.buffers.throttle(self.owned.values(), self._enough())
         return committed
 
     def drain(self) -> None:
         """Commit what has been read and is not held back, for a graceful stop."""
         ready = [owned for owned in self.owned.values() if owned.ready]
         if self.transactions.output is not None:  # else Kafka is away, and what was read is read again
-            self.intake.look_ahead(ready, self._enough())
-            self._commit([owned for owned in ready if owned.takeable])
+            self.buffers.look_ahead(ready, self._enough())
+            self._commit([owned for owned in ready if owned.batch_limit])
         self._await_applied(self.owned.values())
 
     def close(self) -> None:
         self.input.close()
-        for executor in (*self.aside, self.hashing, self.trimming):
+        for executor in (*self.store_executors, self.hashing, self.trimming):
             executor.shutdown()
         self.transactions.close()
 
@@ -176,27 +184,29 @@ class Worker(Assignment):
         if skipping := [owned for owned in self.owned.values() if self._may_skip(owned)]:
             return self._commit(skipping)
         now, able = self.monotonic_ms(), self._able()
-        self.intake.look_ahead(able, self._enough())
-        wait = 0 if self._quiet else self.pace.commit_interval
-        waited = any(owned.takeable and now - owned.batch_since >= wait for owned in able)
-        if waited or sum(sum(owned.takeable.values()) for owned in able) >= self._enough():
-            return self._commit([owned for owned in able if owned.takeable or self._idle_due(owned, now)])
+        self.buffers.look_ahead(able, self._enough())
+        wait = 0 if self._quiet else self.loop_settings.commit_interval
+        waited = any(owned.batch_limit and now - owned.batchable_since >= wait for owned in able)
+        if waited or sum(sum(owned.batch_limit.values()) for owned in able) >= self._enough():
+            return self._commit([owned for owned in able if owned.batch_limit or self._idle_due(owned, now)])
         return self._commit([owned for owned in able if self._idle_due(owned, now)])
 
     def _able(self) -> list[AssignedPartition]:
         """The partitions that may commit now."""
         now = self.monotonic_ms()
         ready = [owned for owned in self.owned.values() if owned.ready and not owned.stopped]
-        return [owned for owned in ready if now >= owned.retry_at and self.intake.knows_the_time(owned)]
+        return [owned for owned in ready if now >= owned.retry_at and self.buffers.knows_the_time(owned)]
 
     def _may_skip(self, owned: AssignedPartition) -> bool:
         """Whether the next batch of a partition is one that holds no records and leaves offsets out."""
-        return self.monotonic_ms() >= owned.retry_at and not owned.stopped and self.intake.skipping(owned) is not None
+        return self.monotonic_ms() >= owned.retry_at and not owned.stopped and self.buffers.skipping(owned) is not None
 
     def _enough(self) -> int:
         """How many records make a transaction."""
         tenants = sum(len(owned.partition.tenants) for owned in self.owned.values() if owned.partition is not None)
-        return max(self.pace.most_records, min(self.pace.for_each_tenant * tenants, LARGEST_TRANSACTION))
+        return max(
+            self.loop_settings.most_records, min(self.loop_settings.for_each_tenant * tenants, LARGEST_TRANSACTION)
+        )
 
     def _idle_due(self, owned: AssignedPartition, now: int) -> bool:
         """Without input time goes on too: look once per slot whether something has become due. A person waits for
@@ -209,8 +219,8 @@ class Worker(Assignment):
         """One transaction for all of these; True if anything was committed."""
         if suspects := [owned for owned in due if owned.suspect]:
             due = suspects[:1]
-        ended = self.transactions.send(self._stepped(self._questions(self.turns.order(due))))
-        again_at = self.monotonic_ms() + self.pace.retry_after // 10
+        ended = self.transactions.send(self._stepped(self._lookups(self.budget.order(due))))
+        again_at = self.monotonic_ms() + self.loop_settings.retry_after // 10
         theirs = [batch.owned for batch in ended.batches]
         match ended.fate:
             case TransactionFate.COMMITTED:
@@ -233,41 +243,41 @@ class Worker(Assignment):
 
     # A batch, from question to answer
 
-    def _questions(self, due: Iterable[AssignedPartition]) -> Iterator[BatchLookup]:
+    def _lookups(self, due: Iterable[AssignedPartition]) -> Iterator[BatchLookup]:
         """Some ahead, so that the store works on these while the batch before them is worked out; not all of a large
         transaction, which would have left the processor's cache before its turn comes."""
         ahead: deque[BatchLookup] = deque()
         for owned in due:
-            if self.turns.over:
-                self.turns.leave_out(owned)
+            if self.budget.over:
+                self.budget.leave_out(owned)
                 continue
-            if (question := self._ask(owned)) is not None:
-                ahead.append(question)
-            if sum(one.seen for one in islice(ahead, 1, None)) >= self.pace.most_records:
+            if (lookup := self._ask(owned)) is not None:
+                ahead.append(lookup)
+            if sum(one.seen for one in islice(ahead, 1, None)) >= self.loop_settings.most_records:
                 yield ahead.popleft()
         yield from ahead
 
     def _ask(self, owned: AssignedPartition) -> BatchLookup | None:
         """Decode a batch and ask the store for what it needs; or the question that was left out of a transaction."""
         assert owned.partition is not None
-        if owned.question is not None:
-            question, owned.question = owned.question, None
-            return question
-        skip = self.intake.skipping(owned)
-        if skip is None and not self.intake.knows_the_time(owned):
+        if owned.lookup is not None:
+            lookup, owned.lookup = owned.lookup, None
+            return lookup
+        skip = self.buffers.skipping(owned)
+        if skip is None and not self.buffers.knows_the_time(owned):
             return None
         now = self.wall_ms()
         owned.idle_at = self.monotonic_ms()
         try:
             taken, asked, cost = self._fitting(owned, owned.partition, now, skip)
         except RetryableError as error:
-            owned.retry_at, owned.last_error = self.monotonic_ms() + self.pace.retry_after, str(error)
+            owned.retry_at, owned.last_error = self.monotonic_ms() + self.loop_settings.retry_after, str(error)
             return None
-        clock = self.intake.clock(owned, taken, now)
+        clock = self.buffers.clock(owned, taken, now)
         ranges = self.hashing.submit(ranges_of, owned.positions, taken, skip)
         ids = asked.ids
-        cursor = owned.snapshots.cursor(self.pace.snapshot_bytes) if any(taken.values()) else None
-        answer = self._aside(owned).submit(self._read, owned, ids, clock, cursor)
+        cursor = owned.snapshots.cursor(self.loop_settings.snapshot_bytes) if any(taken.values()) else None
+        answer = self._store_executor(owned).submit(self._read, owned, ids, clock, cursor)
         return BatchLookup(owned, taken, asked, ids, clock, now, answer, ranges, skip, cost)
 
     def _fitting(
@@ -275,17 +285,17 @@ class Worker(Assignment):
     ) -> tuple[dict[str, list[InputRecord]], DecodedBatch, float]:
         """The next batch, decoded, cut to what can be worked out in time; and how long that will take."""
         while True:
-            taken = self.intake.taken(owned) if skip is None else {topic: [] for topic in self.topics.inputs}
+            taken = self.buffers.taken(owned) if skip is None else {topic: [] for topic in self.topics.inputs}
             requests, feedback = taken.values()
             asked = decode(requests, feedback, owned.number, partition.partitions, now, self.terms, owned.poison)
             cost = self.costs.of(partition, asked, self.terms)
-            if cost <= self.pace.step_budget or max(map(len, taken.values())) <= 1:
+            if cost <= self.loop_settings.step_budget or max(map(len, taken.values())) <= 1:
                 return taken, asked, cost
-            owned.at_most = self.costs.fitting(partition, asked, self.terms, self.pace.step_budget)
-            self.intake.look_ahead([owned], self._enough())
+            owned.at_most = self.costs.fitting(partition, asked, self.terms, self.loop_settings.step_budget)
+            self.buffers.look_ahead([owned], self._enough())
 
-    def _aside(self, owned: AssignedPartition) -> Executor:
-        return self.aside[owned.number % len(self.aside)]
+    def _store_executor(self, owned: AssignedPartition) -> Executor:
+        return self.store_executors[owned.number % len(self.store_executors)]
 
     def _read(
         self, owned: AssignedPartition, ids: list[bytes], clock: int, cursor: bytes | None
@@ -299,16 +309,16 @@ class Worker(Assignment):
         view = self._look_up(owned, ids, clock)
         if cursor is None:
             return view, None
-        identity, page = self.store.page(owned.number, owned.token, cursor, self.pace.slice_bytes)
+        identity, page = self.store.page(owned.number, owned.token, cursor, self.loop_settings.slice_bytes)
         return view, page if identity == view.identity else None
 
-    def _step(self, question: BatchLookup) -> PreparedBatch | None:
+    def _step(self, lookup: BatchLookup) -> PreparedBatch | None:
         """Decide, on exactly the state before the batch."""
-        owned, asked = question.owned, question.asked
+        owned, asked = lookup.owned, lookup.asked
         self._await_applied([owned])
         asked_at = self.monotonic_ms()
         try:
-            view, page = question.answer.result()
+            view, page = lookup.answer.result()
         except StoreFencedError:
             self.totals["fenced_by_store"] += owned.ready  # if not, the apply before this was told so already
             self._forget(owned, "another process has claimed this partition")
@@ -322,9 +332,9 @@ class Worker(Assignment):
         except StoreError as error:
             now = self.monotonic_ms()
             if now - asked_at > LONG:
-                self._store_away_until = now + self.pace.retry_after
+                self._store_away_until = now + self.loop_settings.retry_after
             if owned.ready:
-                owned.retry_at, owned.last_error = now + self.pace.retry_after, str(error)
+                owned.retry_at, owned.last_error = now + self.loop_settings.retry_after, str(error)
             owned.store_error = str(error)
             return None
         owned.store_error = ""
@@ -334,32 +344,32 @@ class Worker(Assignment):
         if not self._is_current(view, partition):
             self._forget(owned, "the store is not at the state in memory")
             return None
-        if not question.seen and not view.due and not owned.acknowledged and question.skip is None:
+        if not lookup.seen and not view.due and not owned.acknowledged and lookup.skip is None:
             return None
         if is_cut_short(view.due):
             owned.idle_at = self.monotonic_ms() - SOON
-        if self._breaks(owned, asked, question.seen):
+        if self._breaks(owned, asked, lookup.seen):
             return None
         began = self.monotonic_ms()
         outcome = step_around_faults(
             partition,
-            question.inputs,
+            lookup.inputs,
             asked,
-            dict(zip(question.ids, view.entries, strict=True)),
+            dict(zip(lookup.ids, view.entries, strict=True)),
             view.due,
-            question.clock,
-            question.now,
+            lookup.clock,
+            lookup.now,
             self.terms,
             lambda error: self.notify("internal", {"partition": owned.number, "error": repr(error)}),
             owned.poison,
             owned.acknowledged,
         )
-        self.costs.took(question.cost, self.monotonic_ms() - began)
-        if _journal_bytes(outcome) > MOST_JOURNALED and question.seen > 1:
-            owned.at_most = max(question.seen // 4, 1)
+        self.costs.took(lookup.cost, self.monotonic_ms() - began)
+        if _journal_bytes(outcome) > MOST_JOURNALED and lookup.seen > 1:
+            owned.at_most = max(lookup.seen // 4, 1)
             return None
-        taken = {(raw.source, raw.offset) for raws in question.inputs for raw in raws} if owned.poison else set()
-        batch = self._batch(question, outcome, sorted(owned.poison & taken))
+        taken = {(raw.source, raw.offset) for raws in lookup.inputs for raw in raws} if owned.poison else set()
+        batch = self._batch(lookup, outcome, sorted(owned.poison & taken))
         batch.page = page
         return batch
 
@@ -374,33 +384,33 @@ class Worker(Assignment):
 
     def _breaks(self, owned: AssignedPartition, asked: DecodedBatch, records: int) -> bool:
         """Somebody has pointed the wrong stream here: stop this partition until a person says go on."""
-        breaker, pace = owned.breaker, self.pace
-        if not breaker.trips(records, asked.garbage, pace.breaker_records, pace.breaker_share):
+        breaker, loop_settings = owned.breaker, self.loop_settings
+        if not breaker.trips(records, asked.garbage, loop_settings.breaker_records, loop_settings.breaker_share):
             return False
         self._forget(owned, "breaker")
         self.totals["breaker_trips"] += 1
         self.notify("breaker", {"partition": owned.number, "records": breaker.seen, "unreadable": breaker.garbage})
         return True
 
-    def _batch(self, question: BatchLookup, outcome: StepResult, poison: list[tuple[str, int]]) -> PreparedBatch:
-        owned, partition = question.owned, question.owned.partition
+    def _batch(self, lookup: BatchLookup, outcome: StepResult, poison: list[tuple[str, int]]) -> PreparedBatch:
+        owned, partition = lookup.owned, lookup.owned.partition
         assert partition is not None
         digests = self.hashing.submit(digests_of, partition, outcome)
-        return PreparedBatch(question, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
+        return PreparedBatch(lookup, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
 
-    def _stepped(self, questions: Iterable[BatchLookup]) -> Iterator[PreparedBatch]:
+    def _stepped(self, lookups: Iterable[BatchLookup]) -> Iterator[PreparedBatch]:
         """Once the store has failed one partition the others would only wait for it, with a transaction open. Where
         it is slow, or steps are, those for which there is no time are left for the next transaction."""
-        for question in questions:
-            if not self.turns.fits(question):
-                question.owned.question = question
-                self.turns.leave_out(question.owned)
+        for lookup in lookups:
+            if not self.budget.fits(lookup):
+                lookup.owned.lookup = lookup
+                self.budget.leave_out(lookup.owned)
                 continue
-            batch = self._step(question)
+            batch = self._step(lookup)
             if batch is not None:
-                self.turns.begin()
+                self.budget.begin()
                 yield batch
-            elif question.owned.retry_at > self.monotonic_ms():
+            elif lookup.owned.retry_at > self.monotonic_ms():
                 return
 
     # After the commit
@@ -416,23 +426,28 @@ class Worker(Assignment):
         owned.drop_committed({topic: len(raws) for topic, raws in batch.taken.items()})
         del owned.acknowledged[: len(batch.journal.acknowledged)]
         owned.progress_at, owned.last_error, owned.suspect = self.monotonic_ms(), "", False
-        if skip := batch.question.skip:
-            self.intake.skipped(owned, skip)
+        if skip := batch.lookup.skip:
+            self.buffers.skipped(owned, skip)
             self.notify(
                 "skipped",
                 {"partition": owned.number, "topic": skip.topic, "offset": skip.first, "to": skip.next},
             )
         self._advance_snapshot(batch)
         owned.breaker.passed(
-            batch.question.seen, batch.question.asked.garbage, self.pace.breaker_records, self.pace.breaker_share
+            batch.lookup.seen,
+            batch.lookup.asked.garbage,
+            self.loop_settings.breaker_records,
+            self.loop_settings.breaker_share,
         )
         owned.poison.difference_update(batch.poison)
         owned.at_most = min(2 * owned.at_most, MOST_RECORDS)
         self.totals["batches"] += 1
-        self.totals["records"] += batch.question.seen
+        self.totals["records"] += batch.lookup.seen
         self.totals.update(batch.outcome.tally)
         before = batch.identity.sequence - 1
-        owned.applying = self._aside(owned).submit(self._apply, owned, batch.identity, before, batch.outcome.writes)
+        owned.applying = self._store_executor(owned).submit(
+            self._apply, owned, batch.identity, before, batch.outcome.writes
+        )
 
     def _hear_applied(self) -> None:
         """What the store has answered meanwhile."""

@@ -76,12 +76,12 @@ def status_of(worker: Worker, now: int, stall_seconds: float) -> Status:
 
 def _partition(worker: Worker, owned: AssignedPartition, now: int, stall_seconds: float) -> PartitionStatus:
     partition = owned.partition
-    waiting = (now - _waits_since(owned)) / 1_000 if worker.intake.has_lag(owned) else 0.0
-    unread = worker.intake.unread(owned, now, round(1_000 * stall_seconds))
+    waiting = (now - _waits_since(owned)) / 1_000 if worker.buffers.has_lag(owned) else 0.0
+    unread = worker.buffers.unread(owned, now, round(1_000 * stall_seconds))
     if unread is not None:
         waiting = max(waiting, (now - unread.since) / 1_000)
     names = worker.topics.sources
-    unreadable = {names[topic]: worker.intake.unreadable_at(owned, topic) for topic in owned.held}
+    unreadable = {names[topic]: worker.buffers.unreadable_at(owned, topic) for topic in owned.buffers}
     return PartitionStatus(
         number=owned.number,
         state=_state(owned, waiting > stall_seconds or (unread is not None and unread.unreadable)),
@@ -95,7 +95,7 @@ def _partition(worker: Worker, owned: AssignedPartition, now: int, stall_seconds
         lag=_lag(worker, owned),
         waiting=waiting,
         by_process=owned.quarantine is not None and owned.quarantine.by_process,
-        next={names[topic]: held.next for topic, held in owned.held.items()},
+        next={names[topic]: held.next for topic, held in owned.buffers.items()},
         unreadable={name: offset for name, offset in unreadable.items() if offset is not None},
     )
 
@@ -124,8 +124,8 @@ def _waits_since(owned: AssignedPartition) -> int:
     An idle partition is looked after about every second, and not any more once something is read: so that moment is
     known. Of what is not even read it is not; there it is the last move.
     """
-    if owned.takeable:
-        return max(owned.batch_since, owned.progress_at)
+    if owned.batch_limit:
+        return max(owned.batchable_since, owned.progress_at)
     if owned.buffered or not owned.ready:
         return max(owned.idle_at, owned.progress_at)
     return owned.progress_at

@@ -120,7 +120,7 @@ def settle(worker: Worker) -> None:
     while quiet < 5:
         assert time.monotonic() < deadline, [owned.last_error for owned in worker.owned.values()]
         moved = worker.run_once()
-        behind = not worker.ready or any(worker.intake.has_lag(owned) for owned in worker.owned.values())
+        behind = not worker.ready or any(worker.buffers.has_lag(owned) for owned in worker.owned.values())
         quiet = 0 if moved or behind else quiet + 1
 
 

@@ -139,14 +139,14 @@ PACE = LoopSettings(commit_interval=0, most_records=60, grace=1_000, snapshot_by
 class Running:
     """A processor and its log; a restart may bring another configuration."""
 
-    def __init__(self, config: Config, partitions: int, pace: LoopSettings = PACE) -> None:
+    def __init__(self, config: Config, partitions: int, loop_settings: LoopSettings = PACE) -> None:
         self.now = START
         self.seen: set[tuple[str, str, int]] = set()
         """alerts somebody has looked at"""
         self._tick = 0
         self.topics = topics_of(config)
         self.broker = MemoryBroker(lambda: self.now)
-        self.partitions, self.pace, self.store = partitions, pace, MemoryStore()
+        self.partitions, self.loop_settings, self.store = partitions, loop_settings, MemoryStore()
         for topic in vars(self.topics).values():
             self.broker.create_topic(topic, partitions)
         self._drawn = 0
@@ -160,7 +160,7 @@ class Running:
             reader=MemoryReader(self.broker),
             store=self.store,
             terms=stream_settings(config),
-            pace=self.pace,
+            loop_settings=self.loop_settings,
             wall_ms=lambda: self.now,
             monotonic_ms=self._time,
             entropy=self._entropy,

@@ -109,8 +109,8 @@ class FreshMembership(OffsetsWithoutJournal):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.intake = _broken(self.intake, _ReadsWhatIsAssigned)
-        self.intake.assigned = self._assigned
+        self.buffers = _broken(self.buffers, _ReadsWhatIsAssigned)
+        self.buffers.assigned = self._assigned
 
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._assigned.difference_update(partitions)
@@ -214,11 +214,11 @@ class ExpiryByWallClock(Worker):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.proper: dict[int, int] = {}
-        self.intake = _broken(self.intake, _GoesByTheWall)
-        self.intake.proper = self.proper
+        self.buffers = _broken(self.buffers, _GoesByTheWall)
+        self.buffers.proper = self.proper
 
-    def _batch(self, question: BatchLookup, outcome: StepResult, poison: list[tuple[str, int]]) -> PreparedBatch:
-        return super()._batch(replace(question, clock=self.proper[question.owned.number]), outcome, poison)
+    def _batch(self, lookup: BatchLookup, outcome: StepResult, poison: list[tuple[str, int]]) -> PreparedBatch:
+        return super()._batch(replace(lookup, clock=self.proper[lookup.owned.number]), outcome, poison)
 
 
 class _ComparesNoPositions(CommittedStates):
@@ -283,7 +283,7 @@ class TransactionWithoutBound(Worker):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.turns.budget = 1 << 40
+        self.budget.budget = 1 << 40
 
 
 class _TakesHalfSnapshots(Recovery):

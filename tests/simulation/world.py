@@ -218,7 +218,7 @@ class World:
         """by itself, so that a seed keeps its history whatever is done aside"""
         self.steps = steps
         self.slow = SLOW if seed % 12 == 4 else 0
-        self.pace = PATIENT if self.slow else {3: TIGHT, 7: HURRIED}.get(seed % 8, PACE)
+        self.loop_settings = PATIENT if self.slow else {3: TIGHT, 7: HURRIED}.get(seed % 8, PACE)
         self.worker = type(worker.__name__, (worker,), {"world": self})
         self.claims: set[tuple[int, bytes]] = set()
         self.tokens: dict[int, int] = {}
@@ -266,11 +266,11 @@ class World:
             reader=MemoryReader(self.broker, process.name),
             store=self.make_store(process.name),
             terms=TERMS,
-            pace=self.pace,
+            loop_settings=self.loop_settings,
             wall_ms=lambda: self.now,
             monotonic_ms=lambda: self.now,
             entropy=lambda n: self.rng.randbytes(n),
-            aside=[Beside(self.beside, wait), Beside(self.beside, wait)],
+            store_executors=[Beside(self.beside, wait), Beside(self.beside, wait)],
             trim=self.broker.delete_records,
             notify=self._told,
         )

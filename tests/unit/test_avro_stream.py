@@ -77,7 +77,7 @@ class Stream:
             reader=MemoryReader(self.broker),
             store=MemoryStore(),
             terms=stream_settings(config),
-            pace=loop_settings(config),
+            loop_settings=loop_settings(config),
             wall_ms=lambda: self.now,
             monotonic_ms=lambda: self.now,
             entropy=lambda count: bytes(count),

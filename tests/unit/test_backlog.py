@@ -36,9 +36,9 @@ def case(number: int, late: int) -> list[Event]:
     return [request(number, number), label(number, number + late)]
 
 
-def after(stream: Iterable[Event], pace: LoopSettings = PACE, turns: int = 500) -> Running:
+def after(stream: Iterable[Event], loop_settings: LoopSettings = PACE, turns: int = 500) -> Running:
     """A processor to which a stream came that was there before anybody read it, each input in order of time."""
-    running = Running(configuration.load(None, SEED), 1, pace)
+    running = Running(configuration.load(None, SEED), 1, loop_settings)
     running.run()
     running.now = NOW
     running.feed(sorted(stream, key=lambda event: event.at), between=1 << 60)
@@ -106,11 +106,11 @@ def test_pausing_and_reading_on_loses_and_repeats_nothing(stream: list[Event], m
     running.feed(sorted(stream, key=lambda event: event.at), between=1 << 60)
     [owned] = running.worker.owned.values()
     pauses, most = 0, 0
-    while running.worker.intake.has_lag(owned):
+    while running.worker.buffers.has_lag(owned):
         before = len(owned.paused)
         running.worker.run_once(0.0)
         pauses += len(owned.paused) > before
-        most = max(most, *map(len, owned.held.values()))
+        most = max(most, *map(len, owned.buffers.values()))
     counts = tally(running)
     requests = sum(event.role == "requests" for event in stream)
     assert (running.worker.totals["records"], counts["decisions"]) == (len(stream), requests)
@@ -133,7 +133,7 @@ def test_reading_is_paused_and_read_on_at_all() -> None:
     assert not running.worker.input.ended(TopicPartition(running.topics.feedback, 0))
     running.run(500)
     assert not owned.paused
-    assert not running.worker.intake.has_lag(owned)
+    assert not running.worker.buffers.has_lag(owned)
 
 
 def test_a_label_from_the_future_holds_nothing_back() -> None:
@@ -148,7 +148,7 @@ def test_a_label_from_the_future_holds_nothing_back() -> None:
         first.feed(stream, between=1 << 60)
         first.run(20)
         [owned] = first.worker.owned.values()
-        assert len(owned.held[first.topics.feedback]) < 200
+        assert len(owned.buffers[first.topics.feedback]) < 200
         first.run(200)
         counts = tally(first)
         assert (counts["decisions"], counts["labels_joined"]) == (800, 800)
@@ -164,7 +164,7 @@ def test_requests_that_have_caught_up_do_not_wait_for_old_labels() -> None:
     [owned] = running.worker.owned.values()
     assert owned.partition is not None
     assert owned.partition.tenants["bank"].tally["decisions"] == 1
-    assert running.worker.intake.has_lag(owned)
+    assert running.worker.buffers.has_lag(owned)
 
 
 def test_what_is_held_back_is_left_by_a_stop_and_read_again() -> None:
@@ -186,7 +186,7 @@ def test_what_is_held_back_is_left_by_a_stop_and_read_again() -> None:
 # What may be taken
 
 
-def held(*times: int, now: int = 1_000) -> InputBuffer:
+def buffer(*times: int, now: int = 1_000) -> InputBuffer:
     found = InputBuffer(0)
     if times:
         found.add([InputRecord(REQUESTS, offset, time, None, None) for offset, time in enumerate(times)], now)
@@ -199,19 +199,19 @@ NEITHER, BOTH = (False, False), (True, True)
 @pytest.mark.parametrize(
     ("requests", "feedback", "most", "caught_up", "expected"),
     [
-        (held(1, 2, 3), held(2, 3, 4), 9, NEITHER, (3, 2)),
-        (held(1, 2, 3), held(2, 3, 4), 2, NEITHER, (2, 1)),
-        (held(5, 6), held(1), 9, NEITHER, (0, 1)),
-        (held(5, 6), held(1), 9, (False, True), (2, 1)),
-        (held(5, 6), held(7), 9, (True, False), (2, 1)),
-        (held(5, 6), held(1), 9, (True, False), (2, 1)),
-        (held(5, 6, 7), held(9), 2, BOTH, (2, 0)),
-        (held(5), held(), 9, NEITHER, (0, 0)),
-        (held(), held(5), 9, NEITHER, (0, 0)),
-        (held(), held(5), 9, BOTH, (0, 1)),
-        (held(9, 1), held(5), 9, NEITHER, (0, 1)),
-        (held(1, 2_000, 6), held(5), 9, NEITHER, (2, 1)),
-        (held(900), held(950), 9, NEITHER, (1, 1)),
+        (buffer(1, 2, 3), buffer(2, 3, 4), 9, NEITHER, (3, 2)),
+        (buffer(1, 2, 3), buffer(2, 3, 4), 2, NEITHER, (2, 1)),
+        (buffer(5, 6), buffer(1), 9, NEITHER, (0, 1)),
+        (buffer(5, 6), buffer(1), 9, (False, True), (2, 1)),
+        (buffer(5, 6), buffer(7), 9, (True, False), (2, 1)),
+        (buffer(5, 6), buffer(1), 9, (True, False), (2, 1)),
+        (buffer(5, 6, 7), buffer(9), 2, BOTH, (2, 0)),
+        (buffer(5), buffer(), 9, NEITHER, (0, 0)),
+        (buffer(), buffer(5), 9, NEITHER, (0, 0)),
+        (buffer(), buffer(5), 9, BOTH, (0, 1)),
+        (buffer(9, 1), buffer(5), 9, NEITHER, (0, 1)),
+        (buffer(1, 2_000, 6), buffer(5), 9, NEITHER, (2, 1)),
+        (buffer(900), buffer(950), 9, NEITHER, (1, 1)),
     ],
 )
 def test_what_a_batch_may_take(
@@ -221,14 +221,14 @@ def test_what_a_batch_may_take(
 
 
 def test_an_input_remembers_the_time_of_what_was_let_go() -> None:
-    requests, feedback = held(5, 6), held(5)
+    requests, feedback = buffer(5, 6), buffer(5)
     requests.drop_committed(2)
     assert batch_limit(requests, feedback, 9, NEITHER, present=900) == (0, 1)
     assert (len(requests), requests.reached, requests.next) == (0, 6, 2)
 
 
 def test_records_that_were_read_before_are_passed_over() -> None:
-    one = held(5, 6)
+    one = buffer(5, 6)
     one.add([InputRecord(REQUESTS, offset, 7, None, None) for offset in (0, 1, 2)], 1_000)
     one.add([InputRecord(REQUESTS, 1, 7, None, None)], 1_000)
     assert [record.offset for record in one.records] == [0, 1, 2]

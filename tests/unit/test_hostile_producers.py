@@ -27,8 +27,8 @@ SEED = {"GFORCE_PROCESSING__SEED": "0badc0de" * 4}
 PACE = LoopSettings(commit_interval=0, most_records=10_000)
 
 
-def running(pace: LoopSettings = PACE, **environment: str) -> Running:
-    started = Running(configuration.load(None, SEED | environment), 1, pace)
+def running(loop_settings: LoopSettings = PACE, **environment: str) -> Running:
+    started = Running(configuration.load(None, SEED | environment), 1, loop_settings)
     started.run()
     started.now = START + 1_000_000
     return started
@@ -108,7 +108,7 @@ def test_a_record_at_fault_is_looked_for_once_however_often_its_batch_is_tried(m
             raise RuntimeError("a defect of ours")
         return known(name)
 
-    one.worker.terms = one.worker.intake.terms = replace(one.worker.terms, settings_for=settings_for)  # type: ignore[arg-type]
+    one.worker.terms = one.worker.buffers.terms = replace(one.worker.terms, settings_for=settings_for)  # type: ignore[arg-type]
     output = one.worker.transactions.output
     assert output is not None
     send_offsets = output.send_offsets
@@ -157,12 +157,12 @@ def test_a_transaction_is_bounded_however_many_tenants_there_are(monkeypatch: py
 
 
 def test_what_is_held_and_what_a_batch_takes_is_bounded_in_bytes() -> None:
-    held = InputBuffer(0)
-    held.add(only_raws(40, size=1 << 20), START)
-    assert held.size == 40 << 20
-    assert held.fitting(10_000) == MOST_BYTES >> 20
-    held.drop_committed(30)
-    assert (held.size, held.fitting(10_000)) == (10 << 20, 10_000)
+    buffer = InputBuffer(0)
+    buffer.add(only_raws(40, size=1 << 20), START)
+    assert buffer.size == 40 << 20
+    assert buffer.fitting(10_000) == MOST_BYTES >> 20
+    buffer.drop_committed(30)
+    assert (buffer.size, buffer.fitting(10_000)) == (10 << 20, 10_000)
 
 
 def only_raws(count: int, size: int) -> list[InputRecord]:

@@ -133,7 +133,7 @@ def test_what_was_read_before_it_is_committed_before_it_is_skipped() -> None:
         made.broker.produce(REQUESTS, b"bank", request(n, n).value, timestamp=START + n)
     made.worker.run_once(0.0)
     [owned] = made.worker.owned.values()
-    assert len(owned.held["requests"]) == 4
+    assert len(owned.buffers["requests"]) == 4
     assert made.worker.skip(0, "requests", 4, 6)
     made.now += 10_000
     made.run(200)

@@ -78,8 +78,8 @@ def events(
 
 def recorded(stream: list[Event], settings: Config, partitions: int = 1, between: int = 40) -> MemorySource:
     """Run it through the processor."""
-    pace = LoopSettings(commit_interval=0, most_records=200, grace=1_000)
-    running = Running(settings, partitions, pace)
+    loop_settings = LoopSettings(commit_interval=0, most_records=200, grace=1_000)
+    running = Running(settings, partitions, loop_settings)
     running.feed(stream, between)
     running.now += 60_000
     running.run()

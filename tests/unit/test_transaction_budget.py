@@ -86,10 +86,10 @@ class TimedOutput(MemoryOutput):
 class Slowly(Running):
     """A processor beside which the store is slow. Its clock stands still but while somebody waits."""
 
-    def __init__(self, pace: LoopSettings, delay: int) -> None:
+    def __init__(self, loop_settings: LoopSettings, delay: int) -> None:
         self.clock, self.delay = 0, delay
         self.open_for: list[int] = []
-        super().__init__(CONFIG, PARTITIONS, pace)
+        super().__init__(CONFIG, PARTITIONS, loop_settings)
 
     def start(self, config: Config) -> None:
         self.worker = Worker(
@@ -99,11 +99,11 @@ class Slowly(Running):
             reader=MemoryReader(self.broker),
             store=self.store,
             terms=stream_settings(config),
-            pace=self.pace,
+            loop_settings=self.loop_settings,
             wall_ms=lambda: self.now,
             monotonic_ms=lambda: self.clock,
             entropy=self._entropy,
-            aside=[SlowQueue(self), SlowQueue(self)],
+            store_executors=[SlowQueue(self), SlowQueue(self)],
         )
 
     def decided(self) -> Counter[int]:
@@ -195,11 +195,11 @@ def test_a_question_that_was_left_out_is_dropped_with_the_state_it_was_asked_for
     running = Slowly(replace(PACE, transaction_budget=0), delay=100)
     running.run(PARTITIONS)
     backlog(running, [request(tenant, 1) for tenant in TENANTS])
-    running.until(lambda: any(owned.question is not None for owned in running.worker.owned.values()))
-    waiting = [owned for owned in running.worker.owned.values() if owned.question is not None]
+    running.until(lambda: any(owned.lookup is not None for owned in running.worker.owned.values()))
+    waiting = [owned for owned in running.worker.owned.values() if owned.lookup is not None]
     for owned in waiting:
         running.worker._forget(owned, "a test")
-        assert owned.question is None
+        assert owned.lookup is None
     running.run(30)
     assert running.decided() == dict.fromkeys(range(PARTITIONS), 1)
 
