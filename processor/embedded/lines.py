@@ -23,9 +23,9 @@ from .line_records import LineRecord, read_line
 
 WAITING = "labels_waiting"
 """The total of labels whose request has not come."""
-A_MOMENT = 0.2
+IDLE_SECONDS = 0.2
 """Seconds without a line after which what has come through a pipe is processed."""
-AT_ONCE = 1 << 16
+READ_BYTES = 1 << 16
 """Bytes."""
 NO_TOPIC = "lines"
 """What a dead letter names as its topic if it was a line and never a record."""
@@ -40,13 +40,13 @@ def as_they_come(stream: BinaryIO, told_to_stop: Callable[[], bool] = lambda: Fa
     begun: list[bytes] = []
     quiet = False
     while not told_to_stop():
-        if not select([stream], [], [], A_MOMENT)[0]:
+        if not select([stream], [], [], IDLE_SECONDS)[0]:
             if not quiet:
                 yield None
             quiet = True
             continue
         quiet = False
-        piece = os.read(stream.fileno(), AT_ONCE)
+        piece = os.read(stream.fileno(), READ_BYTES)
         if not piece:
             yield from filter(None, [b"".join(begun)])
             return

@@ -12,12 +12,12 @@ from processor.config.values import Secret
 from processor.core.errors import GForceError
 from processor.telemetry.guard import OWN_HEADER
 
-TIMEOUT = 5.0
+TIMEOUT_SECONDS = 5.0
 """Seconds."""
 
 
 def ask(
-    url: str, method: str, token: Secret | None = None, body: bytes | None = None, timeout: float = TIMEOUT
+    url: str, method: str, token: Secret | None = None, body: bytes | None = None, timeout: float = TIMEOUT_SECONDS
 ) -> tuple[int, bytes]:
     """The status of the answer and its content. The body is JSON."""
     headers = {OWN_HEADER: "1"}

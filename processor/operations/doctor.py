@@ -16,12 +16,12 @@ from processor.run.assembly import client_properties, wall_ms
 
 from . import history
 from .group import Forecast, Place, foresee
-from .topic_plans import SAMPLE, CheckResult
+from .topic_plans import SAMPLED_RECORDS_PER_PARTITION, CheckResult
 
 DOCTOR = "doctor"
 HEARTBEAT = 3_000
 """librdkafka's default, milliseconds"""
-MOST_SKEW = 1_000
+MAX_CLOCK_SKEW_MS = 1_000
 """milliseconds two clocks may differ before we say so"""
 
 
@@ -132,7 +132,7 @@ def _skew(topic: str, skew: int | None) -> CheckResult:
         remedy = f"set message.timestamp.type=LogAppendTime on {topic}"
         return CheckResult("warning", "broker's clock", f"unknown: {topic} keeps the time of the producer", remedy)
     found = f"{abs(skew)} ms {'ahead of' if skew >= 0 else 'behind'} ours"
-    if abs(skew) > MOST_SKEW:
+    if abs(skew) > MAX_CLOCK_SKEW_MS:
         return CheckResult("problem", "broker's clock", found, "run NTP on both")
     return CheckResult("ok", "broker's clock", found)
 
@@ -159,7 +159,9 @@ def _newest(place: Place, topic: str) -> int | None:
         first, end = place.reader.bounds(TopicPartition(topic, number))
         times += [
             record.timestamp
-            for record in place.reader.read(TopicPartition(topic, number), max(first, end - SAMPLE), end)
+            for record in place.reader.read(
+                TopicPartition(topic, number), max(first, end - SAMPLED_RECORDS_PER_PARTITION), end
+            )
         ]
     return max(times, default=None)
 

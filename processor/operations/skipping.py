@@ -17,7 +17,7 @@ from processor.telemetry.status import PartitionStatus
 
 from .asking import ask, said
 
-TIMEOUT = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds: the end of the batch is searched for by reading, each time with all that it takes to decompress it."""
 
 _Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -90,7 +90,7 @@ def skipped(url: str, partition: int, wanted: Skipping, token: Secret | None = N
     """Ask a running processor."""
     base = url.rstrip("/")
     url = f"{base}/partitions/{partition}/skip"
-    status, content = ask(url, "POST", token, msgspec.json.encode(wanted), TIMEOUT)
+    status, content = ask(url, "POST", token, msgspec.json.encode(wanted), TIMEOUT_SECONDS)
     if status in (401, 403):
         raise GForceError(f"{base} refuses: {status} {said(content)}. Set http.token")
     try:

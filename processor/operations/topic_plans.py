@@ -16,9 +16,9 @@ FOR_EVER = -1
 MAX_MESSAGE = 2 << 20
 LEAST_MESSAGE = (1 << 20) + 12
 """Kafka's own default; changelog records and dead letters stay below it"""
-DAY = 86_400_000
-LEAST_INPUT_RETENTION = 7 * DAY
-SAMPLE = 200
+DAY_MS = 86_400_000
+LEAST_INPUT_RETENTION = 7 * DAY_MS
+SAMPLED_RECORDS_PER_PARTITION = 200
 
 Level = Literal["ok", "warning", "problem"]
 
@@ -103,7 +103,7 @@ def _cleanup(topic: Topic) -> Iterator[CheckResult]:
 
 
 def _retention(topics: TopicNames, topic: Topic) -> Iterator[CheckResult]:
-    kept = int(topic.configs.get("retention.ms", 7 * DAY))
+    kept = int(topic.configs.get("retention.ms", 7 * DAY_MS))
     size = int(topic.configs.get("retention.bytes", -1))
     if topic.name in (topics.journal, topics.changelog):
         if (kept, size) != (FOR_EVER, -1):
@@ -112,7 +112,7 @@ def _retention(topics: TopicNames, topic: Topic) -> Iterator[CheckResult]:
             yield CheckResult("problem", topic.name, f"retention.ms={kept}, retention.bytes={size}: {why}", remedy)
     elif topic.name in topics.inputs and (kept != FOR_EVER or size != -1):
         level: Level = "problem" if 0 <= kept < LEAST_INPUT_RETENTION else "warning"
-        limit = f"{kept / DAY:g} days" if kept != FOR_EVER else f"{size} bytes per partition"
+        limit = f"{kept / DAY_MS:g} days" if kept != FOR_EVER else f"{size} bytes per partition"
         why = "a processor that is down for longer loses records, and no audit reaches further back"
         yield CheckResult(level, topic.name, f"kept for {limit}: {why}", "set retention.ms=-1, or record the inputs")
 
@@ -156,7 +156,7 @@ def _sampled(reader: Reader, topic: str, partitions: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     for number in range(partitions):
         first, end = reader.bounds(TopicPartition(topic, number))
-        for record in reader.read(TopicPartition(topic, number), max(first, end - SAMPLE), end):
+        for record in reader.read(TopicPartition(topic, number), max(first, end - SAMPLED_RECORDS_PER_PARTITION), end):
             if record.key is None:
                 seen["keyless"] += 1
             else:

@@ -29,11 +29,11 @@ from processor.telemetry.logs import log
 
 from .assembly import monotonic_ms, wall_ms
 
-LOOK_EVERY = 0.2
+CHECK_INTERVAL_SECONDS = 0.2
 """Seconds between two looks at the record of somebody who may still run."""
 LONGEST_WAIT_MS = 3 * EXPIRY_MS
 """Milliseconds for a record to expire or to be refreshed; longer, and somebody keeps it there by other means."""
-PATIENCE = 1.0
+STOP_TIMEOUT_SECONDS = 1.0
 """Seconds to wait for the answer to a refresh when we stop."""
 NOT_ALLOWED = "allow this user GET and SET on the keys <redis.prefix>:process:*; until then no double is noticed here"
 
@@ -78,7 +78,7 @@ class Registration:
         """Give the name back, if it is still ours. A store that does not answer is not waited for: it expires."""
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join(PATIENCE)
+            self._thread.join(STOP_TIMEOUT_SECONDS)
             if self._thread.is_alive():
                 return
             with suppress(StoreError):
@@ -106,7 +106,7 @@ class Registration:
                     f"refreshed nor does it expire. Remedy: if nothing runs under that name, delete the key "
                     f"<redis.prefix>:process:{self._process.instance} in Redis"
                 )
-            self._told.wait(LOOK_EVERY)
+            self._told.wait(CHECK_INTERVAL_SECONDS)
 
     def refresh(self, suspended: bool = False) -> None:
         """Write our record again. If somebody else's is there, whoever started later gives up.

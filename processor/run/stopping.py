@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-HURRY = 1.0
+SECOND_SIGNAL_SECONDS = 1.0
 """Seconds after which a second Ctrl-C is one: some programs pass on what the terminal has sent to all anyway."""
 
 Handler = Callable[[int, FrameType | None], None]
@@ -29,7 +29,7 @@ class Stopping:
         now = time.monotonic()
         if self._told_at is None:
             self._told_at = now
-        elif number == signal.SIGINT and now - self._told_at > HURRY:
+        elif number == signal.SIGINT and now - self._told_at > SECOND_SIGNAL_SECONDS:
             raise KeyboardInterrupt
 
 

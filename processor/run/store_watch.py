@@ -15,9 +15,9 @@ from processor.telemetry.logs import log
 
 from .assembly import store_of
 
-LOOK_EVERY = 30.0
+CHECK_INTERVAL_SECONDS = 30.0
 """Seconds."""
-PATIENCE = 1.0
+STOP_TIMEOUT_SECONDS = 1.0
 """Seconds to wait for an answer when we stop."""
 
 
@@ -25,7 +25,7 @@ class StoreWatch:
     """``unsafe`` is the reason, as a sentence; empty while nothing is wrong or nothing is known."""
 
     def __init__(
-        self, ask: Callable[[], str], close: Callable[[], None] = lambda: None, every: float = LOOK_EVERY
+        self, ask: Callable[[], str], close: Callable[[], None] = lambda: None, every: float = CHECK_INTERVAL_SECONDS
     ) -> None:
         """``ask`` is a store's ``unsafe``; ``close`` is called in the end."""
         self.unsafe = ""
@@ -39,7 +39,7 @@ class StoreWatch:
     def stop(self) -> None:
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join(PATIENCE)
+            self._thread.join(STOP_TIMEOUT_SECONDS)
         if not self._thread.is_alive():  # else it waits for an answer, and ends with the process
             self._close()
 

@@ -19,7 +19,7 @@ from .snapshot import SnapshotSchedule
 if TYPE_CHECKING:
     from .batches import BatchLookup
 
-MOST_RECORDS = 40_000
+MAX_BATCH_RECORDS = 40_000
 """of one input in a batch: the hashes of more would not fit into the journal"""
 
 
@@ -112,7 +112,7 @@ class AssignedPartition:
     """Kafka's ids of the inputs, by input"""
     poison: Poison = field(default_factory=set)
     """records found to be at fault and not committed yet: they are looked for once, however often their batch is"""
-    at_most: int = MOST_RECORDS
+    at_most: int = MAX_BATCH_RECORDS
     """records of each input that the next batch may take; fewer where the journal could not hold what they lead to, or
     where more would take too long"""
     lookup: BatchLookup | None = None

@@ -18,8 +18,8 @@ from itertools import accumulate
 
 from processor.core.stream.decode import InputRecord
 
-FOREVER = 1 << 63
-MOST_BYTES = 16 << 20
+NO_TIME_LIMIT_MS = 1 << 63
+MAX_BATCH_BYTES = 16 << 20
 """of one input in a batch: a transaction must end before its time is over"""
 
 
@@ -72,9 +72,9 @@ class InputBuffer:
 
     def fitting(self, most: int) -> int:
         """How many records, at most so many, make a batch of a size: by what those that are held weigh."""
-        if self.size <= MOST_BYTES:
+        if self.size <= MAX_BATCH_BYTES:
             return most
-        return max(1, min(most, MOST_BYTES * len(self) // self.size))
+        return max(1, min(most, MAX_BATCH_BYTES * len(self) // self.size))
 
     def limit(self, most: int, caught_up: bool) -> int | None:
         """Up to which time the other input may be taken along with at most so many of this one. None: it has no say."""
@@ -102,7 +102,7 @@ def batch_limit(
     stop them. Nothing at all is held of a partition that has come to the present.
     """
     limits = requests.limit(most, caught_up[0]), feedback.limit(most, caught_up[1])
-    time = min((limit for limit in limits if limit is not None), default=FOREVER)
+    time = min((limit for limit in limits if limit is not None), default=NO_TIME_LIMIT_MS)
     if time >= present:
-        time = FOREVER
-    return requests.until(FOREVER if limits[0] is None else time, most), feedback.until(time, most)
+        time = NO_TIME_LIMIT_MS
+    return requests.until(NO_TIME_LIMIT_MS if limits[0] is None else time, most), feedback.until(time, most)

@@ -14,14 +14,14 @@ from .assigned import AssignedPartition, LoopSettings, Skip
 from .buffer import batch_limit
 from .topics import TopicNames
 
-MOST_BYTES_HELD = 64 << 20
+MAX_BUFFERED_BYTES_PER_INPUT = 64 << 20
 """of one input of a partition, or it is paused"""
-FULL_BUFFERS = 2
+MAX_BUFFERED_BATCHES = 2
 """An input of a partition is paused once it holds this many batches."""
-FEW = 20
+CAUGHT_UP_DIVISOR = 20
 """An input of which no more than this part of a batch is left to be read has caught up."""
 
-NOTHING_COMES = "Remedy: look at the broker that leads it, and restart this process"
+NOTHING_COMES_REMEDY = "Remedy: look at the broker that leads it, and restart this process"
 
 TIMESTAMP = attrgetter("timestamp")
 
@@ -72,10 +72,10 @@ class InputBuffers:
     def throttle(self, those: Iterable[AssignedPartition], enough: int) -> None:
         """Read no more of an input that holds plenty, because its partition cannot commit or the other input is far
         behind; and read on, after what is held, when half of it is gone. Both are dear, so they must be rare."""
-        plenty = max(FULL_BUFFERS * enough, self.loop_settings.most_held)
+        plenty = max(MAX_BUFFERED_BATCHES * enough, self.loop_settings.most_held)
         for owned in those:
             for topic, buffer in owned.buffers.items():
-                full = max(len(buffer) / plenty, buffer.size / MOST_BYTES_HELD)
+                full = max(len(buffer) / plenty, buffer.size / MAX_BUFFERED_BYTES_PER_INPUT)
                 if topic not in owned.paused and full >= 1:
                     owned.paused.add(topic)
                     self.source.pause([TopicPartition(topic, owned.number)])
@@ -104,8 +104,8 @@ class InputBuffers:
             requests, feedback = (owned.buffers[topic] for topic in self.topics.inputs)
             most = min(enough, owned.at_most, requests.fitting(enough), feedback.fitting(enough))
             caught_up = (
-                self._caught_up(owned, self.topics.requests, most // FEW),
-                self._caught_up(owned, self.topics.feedback, most // FEW),
+                self._caught_up(owned, self.topics.requests, most // CAUGHT_UP_DIVISOR),
+                self._caught_up(owned, self.topics.feedback, most // CAUGHT_UP_DIVISOR),
             )
             counts = batch_limit(
                 requests, feedback, min(requests.fitting(most), feedback.fitting(most)), caught_up, present
@@ -156,7 +156,7 @@ class InputBuffers:
                     owned.heard_at[topic] = now  # a transaction is open there: nobody may read on
                     continue
                 silence = f"{topic}[{owned.number}]: nothing comes from offset {buffer.next} on"
-                return UnreadableRange(since, f"{silence}, though the log goes on. {NOTHING_COMES}", False)
+                return UnreadableRange(since, f"{silence}, though the log goes on. {NOTHING_COMES_REMEDY}", False)
         return None
 
     def _failed(self, owned: AssignedPartition, topic: str, failure: ReadFailure) -> str:

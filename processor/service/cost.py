@@ -43,13 +43,13 @@ STEP = 0.0, 0.3
 TERM = 1.5e-6
 """One term of the quadratic that is to be solved."""
 
-SAMPLE = 64
+SAMPLED_REQUESTS = 64
 """Requests of a tenant that are looked at for groups and experts that it has not met."""
-LEAST = 50.0
+MIN_MEASURED_MS = 50.0
 """Shorter batches (in milliseconds) say little of how long others take."""
 WEIGHT = 0.2
 """of the last batch in the factor"""
-MOST_KINDS = 10_000
+MAX_REMEMBERED_COSTS = 10_000
 """Kinds of tenants whose cost is remembered."""
 FASTEST, SLOWEST = 0.25, 64.0
 """Bounds of the factor."""
@@ -87,7 +87,7 @@ class CostModel:
 
     def took(self, estimated: float, milliseconds: float) -> None:
         """A batch has taken so long."""
-        if max(estimated, milliseconds) >= LEAST and estimated > 0.0:
+        if max(estimated, milliseconds) >= MIN_MEASURED_MS and estimated > 0.0:
             wanted = min(max(self.scale * milliseconds / estimated, FASTEST), SLOWEST)
             self.scale += WEIGHT * (wanted - self.scale)
 
@@ -111,7 +111,7 @@ class CostModel:
             )
             total += TENANT + PREDICTION * experts * count + solves * self._solving[kind]
             rounds[kind], most = max(rounds.get(kind, 0), solves), max(most, experts)
-        if len(self._solving) > MOST_KINDS:
+        if len(self._solving) > MAX_REMEMBERED_COSTS:
             self._solving.clear()
         return self.scale * (total + PREDICTION * most * labels + ROUND * sum(rounds.values()))
 
@@ -141,7 +141,7 @@ def _size(tenant: Tenant | None, rules: TenantSettings, requests: Sequence[Decod
         return len(tenant.learner.state.axes.groups), len(tenant.learner.state.axes.experts)
     of = rules.settings if tenant is None else tenant.learner.state.axes
     groups, experts = set(of.groups), set(of.experts)
-    for panel in {event.advice.panel for _, event, _ in requests[:: max(len(requests) // SAMPLE, 1)]}:
+    for panel in {event.advice.panel for _, event, _ in requests[:: max(len(requests) // SAMPLED_REQUESTS, 1)]}:
         groups.add(panel.group)
         experts.update(panel.experts)
     # Those beyond the limits are refused.

@@ -9,7 +9,7 @@ import numpy as np
 
 from processor.core.stream.delays import LATENCY_BOUNDS
 
-DAY = 86_400_000
+DAY_MS = 86_400_000
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Latencies:
     def note(self, timestamps: Iterable[int], now: int) -> None:
         """A timestamp in the future has waited no time, one from another age a day: a wrong clock must not be all that
         a mean shows."""
-        waited = np.clip(now - np.fromiter(timestamps, np.int64), 0, DAY)
+        waited = np.clip(now - np.fromiter(timestamps, np.int64), 0, DAY_MS)
         counts = np.bincount(np.searchsorted(LATENCY_BOUNDS, waited), minlength=len(self.counts)).tolist()
         self.counts = [had + more for had, more in zip(self.counts, counts, strict=True)]
         self.total += int(waited.sum())

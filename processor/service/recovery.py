@@ -22,7 +22,7 @@ from processor.ports.store import Applied, Store, StoreDamagedError
 from .committed import CommittedState, CommittedStates, GroupOffsets, Notify, foreign_record
 from .topics import TopicNames
 
-AT_ONCE = 2 << 20
+FILL_BYTES = 2 << 20
 """bytes of the changelog that the store takes in one call: many, for its sake, and not so many that it blocks"""
 
 
@@ -66,7 +66,7 @@ class Recovery:
     store: Store
     settings_for: SettingsFor
     new_lineage: Callable[[], str]
-    at_once: int = AT_ONCE
+    at_once: int = FILL_BYTES
     notify: Notify = lambda event, details: None
 
     @property

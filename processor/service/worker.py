@@ -51,7 +51,7 @@ from processor.ports.store import (
     StoreUnusableError,
 )
 
-from .assigned import MOST_RECORDS, AssignedPartition, LoopSettings, Skip
+from .assigned import MAX_BATCH_RECORDS, AssignedPartition, LoopSettings, Skip
 from .assignment import Assignment
 from .batches import BatchLookup, PreparedBatch, digests_of, ranges_of
 from .budget import TransactionBudget
@@ -64,13 +64,13 @@ from .recovery import Recovery
 from .topics import TopicNames
 from .transaction import TransactionFate, Transactions
 
-MOST_JOURNALED = 2 << 20
+MAX_JOURNALED_CONFIG_BYTES = 2 << 20
 """Bytes of configurations in one batch: with more of them the journal's record would not fit into a message."""
-LONG = 1_000
+SLOW_ANSWER_MS = 1_000
 """Milliseconds after which an answer that did not come was waited for."""
-SOON = 60_000
+IDLE_CHECK_OVERDUE_MS = 60_000
 """Milliseconds: a partition that was idle for so long is looked after at once."""
-LARGEST_TRANSACTION = 200_000
+MAX_TRANSACTION_RECORDS = 200_000
 """Records that are waited for, however many tenants there are."""
 
 __all__ = ["AssignedPartition", "LoopSettings", "Worker"]
@@ -205,7 +205,7 @@ class Worker(Assignment):
         """How many records make a transaction."""
         tenants = sum(len(owned.partition.tenants) for owned in self.owned.values() if owned.partition is not None)
         return max(
-            self.loop_settings.most_records, min(self.loop_settings.for_each_tenant * tenants, LARGEST_TRANSACTION)
+            self.loop_settings.most_records, min(self.loop_settings.for_each_tenant * tenants, MAX_TRANSACTION_RECORDS)
         )
 
     def _idle_due(self, owned: AssignedPartition, now: int) -> bool:
@@ -331,7 +331,7 @@ class Worker(Assignment):
             return None
         except StoreError as error:
             now = self.monotonic_ms()
-            if now - asked_at > LONG:
+            if now - asked_at > SLOW_ANSWER_MS:
                 self._store_away_until = now + self.loop_settings.retry_after
             if owned.ready:
                 owned.retry_at, owned.last_error = now + self.loop_settings.retry_after, str(error)
@@ -347,7 +347,7 @@ class Worker(Assignment):
         if not lookup.seen and not view.due and not owned.acknowledged and lookup.skip is None:
             return None
         if is_cut_short(view.due):
-            owned.idle_at = self.monotonic_ms() - SOON
+            owned.idle_at = self.monotonic_ms() - IDLE_CHECK_OVERDUE_MS
         if self._breaks(owned, asked, lookup.seen):
             return None
         began = self.monotonic_ms()
@@ -365,7 +365,7 @@ class Worker(Assignment):
             owned.acknowledged,
         )
         self.costs.took(lookup.cost, self.monotonic_ms() - began)
-        if _journal_bytes(outcome) > MOST_JOURNALED and lookup.seen > 1:
+        if _journal_bytes(outcome) > MAX_JOURNALED_CONFIG_BYTES and lookup.seen > 1:
             owned.at_most = max(lookup.seen // 4, 1)
             return None
         taken = {(raw.source, raw.offset) for raws in lookup.inputs for raw in raws} if owned.poison else set()
@@ -440,7 +440,7 @@ class Worker(Assignment):
             self.loop_settings.breaker_share,
         )
         owned.poison.difference_update(batch.poison)
-        owned.at_most = min(2 * owned.at_most, MOST_RECORDS)
+        owned.at_most = min(2 * owned.at_most, MAX_BATCH_RECORDS)
         self.totals["batches"] += 1
         self.totals["records"] += batch.lookup.seen
         self.totals.update(batch.outcome.tally)

@@ -24,7 +24,7 @@ Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 PREFIX = "gforce_"
 OTHER = "(other)"
 """The tenant under whose name those beyond the cap are added up."""
-MOST_SERIES = 2_000
+MAX_SERIES = 2_000
 """Of one tenant."""
 OUTCOMES = {
     "joined": "labels_joined",
@@ -310,7 +310,7 @@ def _table(entries: tuple[MetricSpec, ...]) -> Iterator[str]:
 
 def document() -> str:
     """docs/metrics.md."""
-    parts = [_INTRODUCTION.format(other=OTHER, most=MOST_SERIES)]
+    parts = [_INTRODUCTION.format(other=OTHER, most=MAX_SERIES)]
     for title, entries in (("A tenant", TENANTS), ("A partition", PARTITIONS), ("The process", PROCESS)):
         parts.append("\n".join([f"## {title}", "", *_table(entries)]) + "\n")
     return "\n".join(parts)

@@ -19,7 +19,7 @@ from .guard import PROBES, problem
 
 RESERVED = 8
 """Connections beyond the limit, on which probes are answered."""
-MOST_RECEIVED = 2_000_000
+MAX_BUFFERED_BYTES = 2_000_000
 """Bytes of one request. What is too large is refused, and still read up to here, for the client to see the answer."""
 
 
@@ -60,7 +60,7 @@ class BoundedConnection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
-        if self._received > MOST_RECEIVED:
+        if self._received > MAX_BUFFERED_BYTES:
             self.transport.abort()
             return
         super().data_received(data)

@@ -21,15 +21,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .hosts import Hosts
 from .logs import log
 
-MOST_HEAD = 16_384
+MAX_HEAD_BYTES = 16_384
 """Bytes of a request's line and headers. A cookie of another service on the same name fits."""
-MOST_PATH = 4_000
+MAX_PATH_BYTES = 4_000
 """Bytes. Python reads no number with more than 4 300 digits."""
-MOST_BODY = 10_000
+MAX_BODY_BYTES = 10_000
 """Bytes. Nobody has more to say than this."""
-MOST_PARTITION = 2**31 - 1
+MAX_PARTITION_NUMBER = 2**31 - 1
 """Kafka numbers partitions in 32 bits, with a sign."""
-COMPLAIN_EVERY = 60.0
+WARNING_INTERVAL_SECONDS = 60.0
 """Seconds between two lines of the log about the same thing."""
 OWN_HEADER = "X-Gforce"
 """Any value. A form cannot send it, and a script of another site only after asking, which is refused."""
@@ -43,7 +43,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, token: str | None) -> None:
         self._app, self._hosts, self._token = app, hosts, token
-        self._complained = -COMPLAIN_EVERY
+        self._complained = -WARNING_INTERVAL_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # uvicorn is told to send nothing else
@@ -62,12 +62,14 @@ class Guard:
             what = f"this port is not served under the name {host[:100]!r}: list the name in http.allowed_hosts"
             return problem(421, what)
         sizes = [len(scope["raw_path"]), len(scope["query_string"]), *(len(n) + len(v) for n, v in scope["headers"])]
-        if sum(sizes) > MOST_HEAD:
-            return problem(431, f"the request's line and headers have {sum(sizes)} bytes: send at most {MOST_HEAD}")
-        if sizes[0] > MOST_PATH:
-            return problem(414, f"the path has {sizes[0]} bytes: send at most {MOST_PATH}")
+        if sum(sizes) > MAX_HEAD_BYTES:
+            return problem(
+                431, f"the request's line and headers have {sum(sizes)} bytes: send at most {MAX_HEAD_BYTES}"
+            )
+        if sizes[0] > MAX_PATH_BYTES:
+            return problem(414, f"the path has {sizes[0]} bytes: send at most {MAX_PATH_BYTES}")
         length = headers.get("content-length", "0")
-        if len(length) > 9 or int(length) > MOST_BODY:  # h11 has made sure that these are digits
+        if len(length) > 9 or int(length) > MAX_BODY_BYTES:  # h11 has made sure that these are digits
             return _too_much()
         if scope["method"] in ("GET", "HEAD", "OPTIONS"):
             return None
@@ -87,7 +89,7 @@ class Guard:
         return problem(403, f'this may be a page of another site: send the header "{OWN_HEADER}: 1", or set http.token')
 
     def _complain(self, host: str) -> None:
-        if time.monotonic() - self._complained >= COMPLAIN_EVERY:
+        if time.monotonic() - self._complained >= WARNING_INTERVAL_SECONDS:
             self._complained = time.monotonic()
             remedy = "if it is yours, list it in http.allowed_hosts"
             log(logging.WARNING, "host refused", host=ascii(host[:100]), remedy=remedy)
@@ -120,8 +122,10 @@ async def body_of(request: Request, kind: type[T]) -> T:
 def partition_of(request: Request) -> int:
     """The partition that the path names. A number that Kafka cannot have is answered with 404."""
     given: str = request.path_params["number"]
-    if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= MOST_PARTITION):
-        raise HTTPException(404, f"there is no partition {given[:20]!r}: give a number from 0 to {MOST_PARTITION}")
+    if not (given.isascii() and given.isdigit() and len(given) <= 10 and int(given) <= MAX_PARTITION_NUMBER):
+        raise HTTPException(
+            404, f"there is no partition {given[:20]!r}: give a number from 0 to {MAX_PARTITION_NUMBER}"
+        )
     return int(given)
 
 
@@ -141,7 +145,7 @@ def _limited(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > MOST_BODY:
+        if taken > MAX_BODY_BYTES:
             raise HTTPException(413, _too_much_text())
         return message
 
@@ -153,4 +157,4 @@ def _too_much() -> Response:
 
 
 def _too_much_text() -> str:
-    return f"the body is too large: send at most {MOST_BODY} bytes"
+    return f"the body is too large: send at most {MAX_BODY_BYTES} bytes"

@@ -30,7 +30,7 @@ from processor.web import routes as page_routes
 
 from .connections import ConnectionLimits, bounded
 from .figures import History, TenantFigures
-from .guard import COMPLAIN_EVERY, MOST_HEAD, Guard, bears, body_of, needs_token, partition_of, problem
+from .guard import MAX_HEAD_BYTES, WARNING_INTERVAL_SECONDS, Guard, bears, body_of, needs_token, partition_of, problem
 from .history import Histories
 from .hosts import Hosts
 from .logs import log
@@ -103,7 +103,7 @@ class HttpServer:
             host=host,
             port=port,
             http=bounded(limits),
-            h11_max_incomplete_event_size=MOST_HEAD,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             backlog=BACKLOG,
             ws="none",
             proxy_headers=False,  # nobody asks who the client is
@@ -153,13 +153,13 @@ class HttpServer:
         return bears(self._token, request.headers)
 
     def _sample(self) -> None:
-        complained = -COMPLAIN_EVERY
+        complained = -WARNING_INTERVAL_SECONDS
         while not self._stopping.wait(SAMPLE_EVERY):
             try:
                 self._histories.sample()
                 self._observer.refresh_attainable(SAMPLE_EVERY * ATTAINABLE_SHARE)
             except Exception as error:  # charts must not end with one mistake, nor take the processor along
-                if time.monotonic() - complained >= COMPLAIN_EVERY:
+                if time.monotonic() - complained >= WARNING_INTERVAL_SECONDS:
                     complained = time.monotonic()
                     log(logging.ERROR, "figures", error=repr(error))
 

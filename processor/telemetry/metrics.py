@@ -14,7 +14,7 @@ from processor import __version__
 from processor.core.stream.delays import DELAY_BOUNDS, LATENCY_BOUNDS
 
 from .alert_figures import pair_name
-from .catalogue import MOST_SERIES, OTHER, OUTCOMES, TOTALS, Families
+from .catalogue import MAX_SERIES, OTHER, OUTCOMES, TOTALS, Families
 from .figures import LIFETIME, TenantFigures, WindowFigures
 from .observer import Observer
 from .paper_bounds import DELAYED, GAP, GAP_PRINTED, REGRET
@@ -153,7 +153,7 @@ class _Tenants:
             used = dropped = 0
             for tier in self._tiers(figures):
                 known = [sample for sample in tier if not isnan(sample[2])]
-                if used + len(known) > MOST_SERIES:
+                if used + len(known) > MAX_SERIES:
                     dropped += len(known)
                     continue
                 used += len(known)

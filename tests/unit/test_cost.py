@@ -16,7 +16,7 @@ from processor.core.stream.step import (
     split_by_source,
 )
 from processor.core.stream.tenant import TenantSettings
-from processor.service.cost import FASTEST, LEAST, RECORD, SLOWEST, CostModel, solving
+from processor.service.cost import FASTEST, MIN_MEASURED_MS, RECORD, SLOWEST, CostModel, solving
 
 from .either_way import loops as loops
 from .test_step import Bench, rules
@@ -114,7 +114,7 @@ def test_the_estimate_follows_what_batches_took() -> None:
 
 def test_short_batches_say_nothing_and_odd_ones_not_too_much() -> None:
     costs = CostModel()
-    costs.took(LEAST / 2, LEAST / 3)
+    costs.took(MIN_MEASURED_MS / 2, MIN_MEASURED_MS / 3)
     costs.took(0.0, 10_000)
     assert costs.scale == 1.0
     for _ in range(200):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from processor import config as configuration
-from processor.adapters.kafka.headers import MOST, headers_of
+from processor.adapters.kafka.headers import MAX_HEADER_BYTES, headers_of
 from processor.adapters.kafka.runs import plain_runs, runs
 from processor.adapters.memory.broker import MemoryPartition
 from processor.core.stream.decode import REQUESTS, InputRecord
@@ -17,7 +17,7 @@ from processor.core.stream.entries import MOST_PARKED
 from processor.ports.log import OperatorActionRequiredError, TransactionAbortedError
 from processor.service import worker
 from processor.service.assigned import AssignedPartition, LoopSettings
-from processor.service.buffer import MOST_BYTES, InputBuffer
+from processor.service.buffer import MAX_BATCH_BYTES, InputBuffer
 from tests.recordings.stream import START, Event, Running
 
 from .test_backlog import label, request
@@ -70,8 +70,8 @@ class WithHeaders(Fetched):
     [
         ([("trace", b"17")], (("trace", b"17"),)),
         (SystemError("returned a result with an exception set"), ()),
-        ([("big", b"x" * MOST)], ()),
-        ([("n" * (MOST + 1), None)], ()),
+        ([("big", b"x" * MAX_HEADER_BYTES)], ()),
+        ([("n" * (MAX_HEADER_BYTES + 1), None)], ()),
         (None, ()),
     ],
     ids=["as they are", "a name that is no text", "a large value", "a large name", "none"],
@@ -133,7 +133,7 @@ def test_a_record_at_fault_is_looked_for_once_however_often_its_batch_is_tried(m
 
 
 def test_more_new_tenants_than_the_journal_can_hold_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "MOST_JOURNALED", 50_000)
+    monkeypatch.setattr(worker, "MAX_JOURNALED_CONFIG_BYTES", 50_000)
     one = running()
     stream = []
     for number in range(300):
@@ -153,14 +153,14 @@ def test_a_transaction_is_bounded_however_many_tenants_there_are(monkeypatch: py
     partition = only(one).partition
     assert partition is not None
     monkeypatch.setattr(partition, "tenants", dict.fromkeys(map(str, range(100_000))))
-    assert one.worker._enough() == worker.LARGEST_TRANSACTION
+    assert one.worker._enough() == worker.MAX_TRANSACTION_RECORDS
 
 
 def test_what_is_held_and_what_a_batch_takes_is_bounded_in_bytes() -> None:
     buffer = InputBuffer(0)
     buffer.add(only_raws(40, size=1 << 20), START)
     assert buffer.size == 40 << 20
-    assert buffer.fitting(10_000) == MOST_BYTES >> 20
+    assert buffer.fitting(10_000) == MAX_BATCH_BYTES >> 20
     buffer.drop_committed(30)
     assert (buffer.size, buffer.fitting(10_000)) == (10 << 20, 10_000)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError
 
-from processor.adapters.kafka.input import REST, KafkaInput
+from processor.adapters.kafka.input import UNREADABLE_RETRY_SECONDS, KafkaInput
 from processor.core.stream.decode import FEEDBACK, REQUESTS
 from processor.ports.log import OperatorActionRequiredError, TopicPartition
 
@@ -122,7 +122,7 @@ def test_a_batch_that_could_not_be_read_is_tried_again_and_the_failure_stands_un
     member._taken([Fetched(HERE, 0, code=KafkaError._BAD_COMPRESSION)])  # type: ignore[list-item]
     member._try_again()
     assert HERE not in member._next
-    member._clock = lambda: REST
+    member._clock = lambda: UNREADABLE_RETRY_SECONDS
     member._try_again()
     assert member._next[HERE] == member._unsought[HERE] == 0
     assert member.failure(HERE) is not None

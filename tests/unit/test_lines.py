@@ -19,7 +19,7 @@ from processor.config import load
 from processor.core.errors import InvalidInputError
 from processor.core.events import RejectedEventError
 from processor.embedded.line_records import SHAPES, LineRecord, read_line
-from processor.embedded.lines import AT_ONCE, as_they_come, line_of, run_lines, summary
+from processor.embedded.lines import READ_BYTES, as_they_come, line_of, run_lines, summary
 from processor.ports.log import Record
 from processor.run.assembly import topics_of
 
@@ -64,7 +64,7 @@ def test_lines_come_in_their_order_and_end_with_the_pipe() -> None:
 
 
 def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
-    long = b"x" * (3 * AT_ONCE + 1)
+    long = b"x" * (3 * READ_BYTES + 1)
     file = tmp_path / "lines"
     file.write_bytes(long + b"\n" + long)
     with file.open("rb") as stream:

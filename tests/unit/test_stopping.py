@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from processor.run.stopping import HURRY, Stopping, stopping, terminated_as_interrupted
+from processor.run.stopping import SECOND_SIGNAL_SECONDS, Stopping, stopping, terminated_as_interrupted
 
 
 def test_the_first_signal_is_noted_and_what_was_there_before_is_put_back() -> None:
@@ -36,7 +36,7 @@ def test_ctrl_c_pressed_again_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> 
     stop = Stopping()
     stop.hear(signal.SIGINT)
     stop.hear(signal.SIGINT)  # passed on by a program around us, which the terminal has told as well
-    now[0] += 2 * HURRY
+    now[0] += 2 * SECOND_SIGNAL_SECONDS
     stop.hear(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         stop.hear(signal.SIGINT)

@@ -19,7 +19,7 @@ from processor.adapters.kafka.errors import create_client, error_of, translate_e
 from processor.adapters.kafka.settings import Properties, client_properties
 from processor.ports.log import TopicPartition
 
-TIMEOUT = 15.0
+TIMEOUT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def create_topics(properties: Properties, topics: Iterable[Topic]) -> list[str]:
     if not wanted:
         return []
     client = _client(properties)  # named, because a client without a name is gone before it is answered
-    answers = client.create_topics(wanted, operation_timeout=TIMEOUT, request_timeout=TIMEOUT)
+    answers = client.create_topics(wanted, operation_timeout=TIMEOUT_SECONDS, request_timeout=TIMEOUT_SECONDS)
     created = [name for name, answer in answers.items() if _created(name, answer)]
     _await_leaders(client, {name: partitions[name] for name in created})
     return created
@@ -53,7 +53,7 @@ def _client(properties: Properties) -> AdminClient:
 
 def _created(name: str, answer: Future[Any]) -> bool:
     try:
-        answer.result(TIMEOUT * 2)
+        answer.result(TIMEOUT_SECONDS * 2)
     except KafkaException as problem:
         if error_of(problem).code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
@@ -66,7 +66,7 @@ def _await_leaders(client: AdminClient, partitions: Mapping[str, int]) -> None:
 
     Not for ever: the topics are there, and a partition may be without a leader for reasons of its own.
     """
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     for name, count in partitions.items():
         while not _has_leaders(client, name, count) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -74,7 +74,7 @@ def _await_leaders(client: AdminClient, partitions: Mapping[str, int]) -> None:
 
 def _has_leaders(client: AdminClient, name: str, count: int) -> bool:
     try:
-        known = client.list_topics(name, timeout=TIMEOUT).topics[name]
+        known = client.list_topics(name, timeout=TIMEOUT_SECONDS).topics[name]
     except KafkaException as problem:
         raise translate_error(problem, f"looking for topic {name}") from problem
     hidden = known.error is not None and known.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -93,9 +93,9 @@ def describe_topics(properties: Properties, names: Iterable[str]) -> dict[str, T
 
 
 def _shape(client: AdminClient, name: str) -> tuple[int, int] | None:
-    answer = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)[name]
+    answer = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)[name]
     try:
-        description = answer.result(TIMEOUT * 2)
+        description = answer.result(TIMEOUT_SECONDS * 2)
     except KafkaException as problem:
         if error_of(problem).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
@@ -106,7 +106,9 @@ def _shape(client: AdminClient, name: str) -> tuple[int, int] | None:
 def _configs(client: AdminClient, name: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
-        entries = client.describe_configs([resource], request_timeout=TIMEOUT)[resource].result(TIMEOUT * 2)
+        entries = client.describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource].result(
+            TIMEOUT_SECONDS * 2
+        )
     except KafkaException as problem:
         raise translate_error(problem, f"describing the configuration of topic {name}") from problem
     return {key: entry.value for key, entry in entries.items() if entry.value is not None}
@@ -116,9 +118,9 @@ def delete_records(properties: Properties, at: TopicPartition, before_offset: in
     """Delete what is before the offset; the first offset kept now."""
     client = _client(properties)
     place = KafkaTopicPartition(at.topic, at.partition, before_offset)
-    answers = client.delete_records([place], request_timeout=TIMEOUT, operation_timeout=TIMEOUT)
+    answers = client.delete_records([place], request_timeout=TIMEOUT_SECONDS, operation_timeout=TIMEOUT_SECONDS)
     try:
-        kept: int = next(iter(answers.values())).result(TIMEOUT * 2).low_watermark
+        kept: int = next(iter(answers.values())).result(TIMEOUT_SECONDS * 2).low_watermark
     except KafkaException as problem:
         raise translate_error(problem, f"deleting records of {at.topic}[{at.partition}]") from problem
     return kept

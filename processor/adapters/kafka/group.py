@@ -30,13 +30,13 @@ from processor.adapters.kafka.errors import create_client, error_of, translate_e
 from processor.adapters.kafka.settings import Properties, client_properties, producer_properties, reader_properties
 from processor.ports.log import Committed, OperatorActionRequiredError, RetryableError, TopicPartition
 
-TIMEOUT = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
 class KafkaGroup:
     """A consumer group by its name."""
 
-    def __init__(self, properties: Properties, group: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, properties: Properties, group: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self._properties = properties
         self._client = create_client(AdminClient, client_properties(properties))
         self._group = group
@@ -110,7 +110,7 @@ class Cluster:
     """of one of its brokers; empty where we may not know"""
 
 
-def describe_cluster(properties: Properties, timeout: float = TIMEOUT) -> Cluster:
+def describe_cluster(properties: Properties, timeout: float = TIMEOUT_SECONDS) -> Cluster:
     client = create_client(AdminClient, client_properties(properties))
     try:
         found = client.describe_cluster(request_timeout=timeout).result(timeout * 2)
@@ -137,17 +137,17 @@ def try_transaction(
 
     producer = create_client(Producer, producer_properties(properties, group, instance, 10_000))
     try:
-        producer.init_transactions(TIMEOUT)
+        producer.init_transactions(TIMEOUT_SECONDS)
         producer.begin_transaction()
         producer.produce(at.topic, b"", b"doctor", at.partition, delivered)
         before = wall()
-        producer.flush(TIMEOUT)
+        producer.flush(TIMEOUT_SECONDS)
         after = wall()
-        producer.abort_transaction(TIMEOUT)
+        producer.abort_transaction(TIMEOUT_SECONDS)
     except KafkaException as problem:
         raise translate_error(problem, f"trying a transaction as {group}-{instance}") from problem
     if not heard:
-        raise RetryableError(f"{at.topic} took no record within {TIMEOUT:.0f} s")
+        raise RetryableError(f"{at.topic} took no record within {TIMEOUT_SECONDS:.0f} s")
     error, kind, stamped = heard[0]
     if error is not None:
         raise translate_error(error, f"writing to {at.topic}")

@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from processor.ports.log import Headers
 
-MOST = 65_536
+MAX_HEADER_BYTES = 65_536
 """Bytes of names and values together: what a record leads to must fit into a message too."""
 
 
@@ -29,4 +29,4 @@ def carried(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
     ((('trace', b'17'),), ())
     """
     size = sum(len(name) + len(value or b"") for name, value in headers)
-    return tuple(headers) if size <= MOST else ()
+    return tuple(headers) if size <= MAX_HEADER_BYTES else ()

@@ -38,7 +38,7 @@ from processor.ports.log import (
 )
 
 # librdkafka mends these itself, and poll has nothing to give meanwhile. After _MAX_POLL_EXCEEDED it calls `lost`.
-PASSING = frozenset(
+TRANSIENT_CODES = frozenset(
     {
         KafkaError._PARTITION_EOF,
         KafkaError._ALL_BROKERS_DOWN,
@@ -52,15 +52,15 @@ PASSING = frozenset(
         KafkaError.REBALANCE_IN_PROGRESS,
     }
 )
-MOST_REJOINS, REJOIN_WINDOW = 5, 60.0
-MOST_AT_ONCE = 1_000_000
+MAX_REJOINS, REJOIN_WINDOW_SECONDS = 5, 60.0
+MAX_CONSUMED_RECORDS = 1_000_000
 """The client takes no more."""
-REST = 30.0
+UNREADABLE_RETRY_SECONDS = 30.0
 """Seconds until a batch that could not be taken is tried again: others wait while it is decompressed."""
-ASK = 1.0
+END_OFFSET_TIMEOUT_SECONDS = 1.0
 """Seconds to wait for an end that is asked for."""
 # The partition's fetcher has not started yet, or is about to stop.
-NOT_YET = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
+RETRYABLE_SEEK_CODES = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION})
 
 
 def record_of(message: Message) -> Record:
@@ -150,9 +150,9 @@ class KafkaInput:
         of our requests to join). One that is fenced while it owns partitions, or again and again, has a double.
         """
         now = self._clock()
-        self._rejoined = [then for then in self._rejoined if now - then < REJOIN_WINDOW] + [now]
+        self._rejoined = [then for then in self._rejoined if now - then < REJOIN_WINDOW_SECONDS] + [now]
         taken = has_code(fatal, KafkaError.UNRELEASED_INSTANCE_ID)
-        if self._fenced_owning or (len(self._rejoined) > MOST_REJOINS and not taken):
+        if self._fenced_owning or (len(self._rejoined) > MAX_REJOINS and not taken):
             raise OperatorActionRequiredError(
                 f'another process has joined the group as "{self._instance}" ({fatal.str()}). '
                 'Remedy: give every process its own "instance"'
@@ -255,7 +255,7 @@ class KafkaInput:
         # While a seek is outstanding a long wait would be a wait for nothing.
         wait = min(timeout, 0.05) if self._unsought else timeout
         try:
-            messages = self._consumer.consume(min(most, MOST_AT_ONCE), wait)
+            messages = self._consumer.consume(min(most, MAX_CONSUMED_RECORDS), wait)
         except KafkaException as problem:
             self._noted(error_of(problem))
             raise self._meaning(error_of(problem), "reading") from problem
@@ -301,7 +301,9 @@ class KafkaInput:
     def _end(self, at: TopicPartition, cached: bool = True) -> int:
         """Negative if it is not known."""
         try:
-            bounds = self._consumer.get_watermark_offsets(KafkaTopicPartition(*at), timeout=ASK, cached=cached)
+            bounds = self._consumer.get_watermark_offsets(
+                KafkaTopicPartition(*at), timeout=END_OFFSET_TIMEOUT_SECONDS, cached=cached
+            )
         except KafkaException:  # not assigned any more, or no answer
             return -1
         return int(bounds[1]) if bounds else -1
@@ -316,7 +318,7 @@ class KafkaInput:
             self._fenced_owning |= bool(self._owned) and has_code(error, KafkaError.FENCED_INSTANCE_ID)
         elif message is None and error.code() not in REMEDY:
             pass  # a broker's trouble, reported aside; librdkafka logs and mends it
-        elif error.code() not in PASSING:
+        elif error.code() not in TRANSIENT_CODES:
             self._noted_trouble(error, message)
 
     def _noted_trouble(self, error: KafkaError, message: Message | None) -> None:
@@ -346,7 +348,7 @@ class KafkaInput:
         self._ends[at] = self._end(at)
         self._forget([at])
         self._failures[at] = ReadFailure(offset, f"{at.topic}[{at.partition}] at offset {offset}: {why}", True)
-        self._resting[at] = self._clock() + REST, position
+        self._resting[at] = self._clock() + UNREADABLE_RETRY_SECONDS, position
         if self._protocol == "consumer":  # under the classic one the next poll takes it away
             with contextlib.suppress(KafkaException):
                 self._consumer.pause([KafkaTopicPartition(*at)])
@@ -448,7 +450,7 @@ class KafkaInput:
             self._consumer.resume([place])
         except KafkaException as problem:
             error = error_of(problem)
-            if error.code() not in NOT_YET:
+            if error.code() not in RETRYABLE_SEEK_CODES:
                 raise self._meaning(error, f"seeking in {at.topic}[{at.partition}]") from problem
         else:
             del self._unsought[at]

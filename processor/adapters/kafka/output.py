@@ -27,9 +27,9 @@ from processor.ports.log import (
     TransactionAbortedError,
 )
 
-OVERDUE = 2.0
+CALL_OVERDUE_SECONDS = 2.0
 """seconds that a call may take beyond its timeout before it is given up as lost"""
-WAIT = 0.1
+POLL_SECONDS = 0.1
 
 
 class KafkaOutput:
@@ -181,14 +181,14 @@ class KafkaOutput:
 
         threading.Thread(target=ask, name="offsets", daemon=True).start()
         # Many short waits and not one long: a process that was stopped meanwhile has waited for one of them only.
-        for _ in range(max(int((timeout + OVERDUE) / WAIT), 1)):
+        for _ in range(max(int((timeout + CALL_OVERDUE_SECONDS) / POLL_SECONDS), 1)):
             with contextlib.suppress(Empty):
-                problem = answer.get(timeout=WAIT)
+                problem = answer.get(timeout=POLL_SECONDS)
                 if problem is not None:
                     raise problem
                 return
         self._usable = self._begun = False
-        raise CommitUnknownError(f"sending offsets: no answer in {timeout + OVERDUE:.0f} s")
+        raise CommitUnknownError(f"sending offsets: no answer in {timeout + CALL_OVERDUE_SECONDS:.0f} s")
 
     def commit(self) -> dict[TopicPartition, int]:
         producer = self._ready()
@@ -261,7 +261,7 @@ class KafkaOutput:
                 return call(max(left, 0.001))
             except KafkaException as problem:
                 error = error_of(problem)
-                if error.retriable() and not slept and self._clock() > deadline + OVERDUE:
+                if error.retriable() and not slept and self._clock() > deadline + CALL_OVERDUE_SECONDS:
                     slept, deadline = True, self._clock() + self._timeout
                 elif not error.retriable() or left <= 0:
                     raise self._meaning(error, doing) from problem

@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from processor.adapters.kafka.errors import NOT_KEPT, UNREADABLE, create_client, translate_error
-from processor.adapters.kafka.input import PASSING, record_of
+from processor.adapters.kafka.input import TRANSIENT_CODES, record_of
 from processor.adapters.kafka.settings import Properties, client_properties, reader_properties
 from processor.ports.log import (
     OperatorActionRequiredError,
@@ -47,7 +47,7 @@ def check_reading(error: KafkaError, at: TopicPartition, offset: int) -> None:
             "the Kafka properties",
             offset,
         )
-    if error.code() not in PASSING and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+    if error.code() not in TRANSIENT_CODES and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
         raise translate_error(error, doing)
 
 

@@ -10,7 +10,7 @@ from processor.adapters.kafka.errors import create_client, error_of, translate_e
 from processor.adapters.kafka.settings import PRODUCER, PRODUCER_DEFAULTS, Properties, client_properties
 from processor.ports.log import Headers, RetryableError
 
-TIMEOUT = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class KafkaSender:
@@ -32,7 +32,7 @@ class KafkaSender:
         partition: int = -1,
     ) -> None:
         """``timestamp`` 0 is now, ``partition`` −1 is where the key belongs."""
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             self._raise_failure()
             try:
@@ -49,7 +49,9 @@ class KafkaSender:
                 return
             except BufferError:
                 if time.monotonic() > deadline:
-                    raise RetryableError(f"{topic} takes nothing: the queue did not drain in {TIMEOUT:.0f} s") from None
+                    raise RetryableError(
+                        f"{topic} takes nothing: the queue did not drain in {TIMEOUT_SECONDS:.0f} s"
+                    ) from None
                 self._producer.poll(0.1)
             except KafkaException as problem:
                 raise translate_error(error_of(problem), f"sending to {topic}") from problem
@@ -60,10 +62,10 @@ class KafkaSender:
 
     def flush(self) -> None:
         """Return when everything is acknowledged."""
-        left = self._producer.flush(TIMEOUT)
+        left = self._producer.flush(TIMEOUT_SECONDS)
         self._raise_failure()
         if left:
-            raise RetryableError(f"{left} records were not acknowledged in {TIMEOUT:.0f} s")
+            raise RetryableError(f"{left} records were not acknowledged in {TIMEOUT_SECONDS:.0f} s")
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error
