@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -23,6 +23,9 @@ from processor.ports.log import (
 from .batches import PreparedBatch
 from .publish import publish, record
 from .topics import TopicNames
+
+ENDING_ERRORS = CommitUnknownError, FencedError, TransactionAbortedError, RetryableError, RecordRefusedError
+"""They end a transaction and not the process."""
 
 
 class TransactionFate(Enum):
@@ -74,6 +77,8 @@ class Transactions:
         """the offsets of the last records of the last transaction"""
         self._make_output = make_output
         self._open_at = 0
+        self._batches: list[PreparedBatch] = []
+        self._failure: tuple[TransactionFate, str] | None = None
 
     def open(self) -> bool:
         """Have a producer. A new one settles what its predecessor under the same name left open."""
@@ -93,40 +98,58 @@ class Transactions:
             self.output.close()
         self.output = None
 
-    def send(self, batches: Iterable[PreparedBatch]) -> TransactionResult:
-        """Send all of these in one transaction, each while the next one is worked out; none at all opens none."""
-        output, sent = self.output, list[PreparedBatch]()
-        assert output is not None
-        try:
-            for batch in batches:
-                if not sent:
-                    output.begin()
-                publish(output, self.topics, batch, self.codec)
-                if sent:
-                    record(output, self.topics, sent[-1])  # later than it could be: now its hashes are known
-                sent.append(batch)
-            if sent:
-                record(output, self.topics, sent[-1])
-                self._send_offsets(output, sent)
-                self.written = output.commit()
+    def begin(self) -> None:
+        """The next transaction. It is opened with its first batch; without one nothing is opened."""
+        self._batches, self._failure = [], None
+
+    def add(self, batch: PreparedBatch) -> None:
+        """Send what a batch publishes. Raises one of ``ENDING_ERRORS`` where the transaction fails: see ``fail``.
+
+        What the batch before it records is sent here too: its hashes are known by now.
+        """
+        assert self.output is not None
+        if not self._batches:
+            self.output.begin()
+        publish(self.output, self.topics, batch, self.codec)
+        if self._batches:
+            record(self.output, self.topics, self._batches[-1])
+        self._batches.append(batch)
+
+    def end(self) -> TransactionResult:
+        """Commit the batches with the offsets they have reached. Says how it ended, and for which batches."""
+        if self._batches and self._failure is None:
+            assert self.output is not None
+            try:
+                record(self.output, self.topics, self._batches[-1])
+                self._send_offsets(self.output, self._batches)
+                self.written = self.output.commit()
                 self.totals["transactions"] += 1
-            return TransactionResult(TransactionFate.COMMITTED, sent)
-        except CommitUnknownError as error:
-            self.totals["commits_unknown"] += 1
-            self.close()
-            return TransactionResult(TransactionFate.UNKNOWN, sent, str(error))
-        except FencedError as error:
-            self.totals["fenced_by_kafka"] += 1
-            self.close()
-            return TransactionResult(TransactionFate.FENCED, sent, str(error))
-        except (TransactionAbortedError, RetryableError) as error:
-            self.totals["transactions_aborted"] += 1
-            self._abort(output)
-            return TransactionResult(TransactionFate.ABORTED, sent, str(error))
-        except RecordRefusedError as error:
-            self.totals["transactions_aborted"] += 1
-            self.close()
-            return TransactionResult(TransactionFate.REFUSED, sent, str(error))
+            except ENDING_ERRORS as error:
+                self.fail(error)
+        if self._failure is None:
+            return TransactionResult(TransactionFate.COMMITTED, self._batches)
+        return TransactionResult(self._failure[0], self._batches, self._failure[1])
+
+    def fail(self, error: LogError) -> None:
+        """The transaction ends with this error. The producer is closed where it is of no use any more."""
+        match error:
+            case CommitUnknownError():
+                self.totals["commits_unknown"] += 1
+                self.close()
+                fate = TransactionFate.UNKNOWN
+            case FencedError():
+                self.totals["fenced_by_kafka"] += 1
+                self.close()
+                fate = TransactionFate.FENCED
+            case RecordRefusedError():
+                self.totals["transactions_aborted"] += 1
+                self.close()
+                fate = TransactionFate.REFUSED
+            case _:
+                self.totals["transactions_aborted"] += 1
+                self._abort()
+                fate = TransactionFate.ABORTED
+        self._failure = fate, str(error)
 
     def _send_offsets(self, output: Output, batches: Sequence[PreparedBatch]) -> None:
         """As the member that read the batches: the broker checks the generation, not who owns what."""
@@ -136,9 +159,10 @@ class Transactions:
                 positions[TopicPartition(topic, batch.owned.number)] = Committed(offset, batch.identity.text())
         output.send_offsets(positions, batches[0].owned.membership)
 
-    def _abort(self, output: Output) -> None:
+    def _abort(self) -> None:
+        assert self.output is not None
         try:
-            output.abort()
+            self.output.abort()
         except LogError as error:
             self.totals["fenced_by_kafka"] += isinstance(error, FencedError)
             self.close()

@@ -62,7 +62,7 @@ from .latencies import Latencies
 from .poison import step_around_faults
 from .recovery import Recovery
 from .topics import TopicNames
-from .transaction import TransactionFate, Transactions
+from .transaction import ENDING_ERRORS, TransactionFate, Transactions
 
 MAX_JOURNALED_CONFIG_BYTES = 2 << 20
 """Bytes of configurations in one batch: with more of them the journal's record would not fit into a message."""
@@ -219,7 +219,12 @@ class Worker(Assignment):
         """One transaction for all of these; True if anything was committed."""
         if suspects := [owned for owned in due if owned.suspect]:
             due = suspects[:1]
-        ended = self.transactions.send(self._stepped(self._lookups(self.budget.order(due))))
+        self.transactions.begin()
+        try:
+            self._fill_transaction(due)
+        except ENDING_ERRORS as error:
+            self.transactions.fail(error)
+        ended = self.transactions.end()
         again_at = self.monotonic_ms() + self.loop_settings.retry_after // 10
         theirs = [batch.owned for batch in ended.batches]
         match ended.fate:
@@ -240,6 +245,21 @@ class Worker(Assignment):
                     self._forget(owned, ended.why)
                     owned.retry_at = again_at
         return False
+
+    def _fill_transaction(self, due: Sequence[AssignedPartition]) -> None:
+        """Look up, step and send the next batch of each partition, as far as there is time."""
+        for lookup in self._lookups(self.budget.order(due)):
+            if not self.budget.fits(lookup):
+                # The store is slow, or steps are long: these come first in the next transaction.
+                lookup.owned.lookup = lookup
+                self.budget.leave_out(lookup.owned)
+                continue
+            batch = self._step(lookup)
+            if batch is not None:
+                self.budget.begin()
+                self.transactions.add(batch)
+            elif lookup.owned.retry_at > self.monotonic_ms():
+                return  # the store has failed: the others would only wait for it, with a transaction open
 
     # A batch, from question to answer
 
@@ -397,21 +417,6 @@ class Worker(Assignment):
         assert partition is not None
         digests = self.hashing.submit(digests_of, partition, outcome)
         return PreparedBatch(lookup, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
-
-    def _stepped(self, lookups: Iterable[BatchLookup]) -> Iterator[PreparedBatch]:
-        """Once the store has failed one partition the others would only wait for it, with a transaction open. Where
-        it is slow, or steps are, those for which there is no time are left for the next transaction."""
-        for lookup in lookups:
-            if not self.budget.fits(lookup):
-                lookup.owned.lookup = lookup
-                self.budget.leave_out(lookup.owned)
-                continue
-            batch = self._step(lookup)
-            if batch is not None:
-                self.budget.begin()
-                yield batch
-            elif lookup.owned.retry_at > self.monotonic_ms():
-                return
 
     # After the commit
 

@@ -19,6 +19,7 @@ from processor.core.stream.partitioner import partition_of
 from processor.ports.log import TopicPartition
 from processor.run.assembly import stream_settings
 from processor.service.assigned import LoopSettings
+from processor.service.transaction import TransactionResult
 from processor.service.worker import Worker
 from tests.recordings.stream import GROUP, START, Event, Running
 
@@ -235,13 +236,13 @@ def test_a_batch_that_takes_long_by_itself_is_worked_out_before_a_transaction_be
     running.worker.costs.of = lambda partition, *rest: 70.0 if partition.number == 3 else of(partition, *rest)  # type: ignore[method-assign]
     backlog(running, [costly])
     began: list[list[int]] = []
-    send = running.worker.transactions.send
+    end = running.worker.transactions.end
 
-    def noted(batches: Any) -> Any:
-        ended = send(batches)
+    def noted() -> TransactionResult:
+        ended = end()
         began.append([batch.owned.number for batch in ended.batches])
         return ended
 
-    running.worker.transactions.send = noted  # type: ignore[method-assign]
+    running.worker.transactions.end = noted  # type: ignore[method-assign]
     running.run(4)
     assert [numbers for numbers in began if numbers] == [[0, 1, 2, 4, 5], [3]]
