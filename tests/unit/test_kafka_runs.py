@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError
 
-from processor.adapters.kafka.input import UNREADABLE_RETRY_SECONDS, KafkaInput
+from processor.adapters.kafka.input import UNREADABLE_RETRY_SECONDS, AssignedInput, KafkaInput, ReadState
 from processor.core.stream.decode import FEEDBACK, REQUESTS
 from processor.ports.log import OperatorActionRequiredError, TopicPartition
 
@@ -53,9 +53,10 @@ class Fetched:
 def reading() -> KafkaInput:
     """Both partitions started at their beginning."""
     made = KafkaInput.__new__(KafkaInput)
-    made._next, made._at_end = {HERE: 0, THERE: 0}, {}
+    made._positions = {HERE: 0, THERE: 0}
+    made._assigned = {at: AssignedInput(ReadState.READING) for at in (HERE, THERE)}
     made._sources = {"requests": REQUESTS, "feedback": FEEDBACK}
-    made._failures, made._resting, made._ends, made._unsought, made._problems = {}, {}, {}, {}, []
+    made._problems = []
     made._protocol, made._clock = "classic", lambda: 0.0
     made._consumer = Watermarks()  # type: ignore[assignment]
     return made
@@ -114,17 +115,17 @@ def test_a_batch_that_cannot_be_read_rests_its_partition_and_no_other(code: int)
     assert member.failure(THERE) is None
     assert not member.ended(HERE)
     assert member.lag(HERE, 1) == 8
-    assert set(member._next) == {THERE}
+    assert set(member._positions) == {THERE}
 
 
 def test_a_batch_that_could_not_be_read_is_tried_again_and_the_failure_stands_until_something_comes() -> None:
     member = reading()
     member._taken([Fetched(HERE, 0, code=KafkaError._BAD_COMPRESSION)])  # type: ignore[list-item]
     member._try_again()
-    assert HERE not in member._next
+    assert HERE not in member._positions
     member._clock = lambda: UNREADABLE_RETRY_SECONDS
     member._try_again()
-    assert member._next[HERE] == member._unsought[HERE] == 0
+    assert (member._positions[HERE], member._assigned[HERE].state) == (0, ReadState.STARTING)
     assert member.failure(HERE) is not None
     member._taken([record(HERE, 0)])  # type: ignore[list-item]
     assert member.failure(HERE) is None
@@ -133,7 +134,7 @@ def test_a_batch_that_could_not_be_read_is_tried_again_and_the_failure_stands_un
 def test_the_offset_of_a_failure_is_the_next_to_be_read_be_the_batch_begun_or_after_markers() -> None:
     for base, offset in ((0, 2), (5, 5)):
         member = reading()
-        member._next[HERE] = 2
+        member._positions[HERE] = 2
         member._taken([Fetched(HERE, base, code=KafkaError._BAD_COMPRESSION)])  # type: ignore[list-item]
         failure = member.failure(HERE)
         assert failure is not None
@@ -147,7 +148,7 @@ def test_another_error_of_a_partition_is_its_own_and_reading_goes_on() -> None:
     failure = member.failure(HERE)
     assert failure is not None
     assert not failure.unreadable
-    assert HERE in member._next
+    assert HERE in member._positions
 
 
 def test_what_a_person_must_act_on_is_raised() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -76,6 +78,34 @@ def record_of(message: Message) -> Record:
     )
 
 
+class ReadState(Enum):
+    """How an assigned partition is read."""
+
+    ASSIGNED = auto()
+    """not started: nothing is handed out"""
+    STARTING = auto()
+    """its position is set, and librdkafka has not taken the seek yet"""
+    READING = auto()
+    AT_END = auto()
+    """everything up to ``end`` was handed out"""
+    RESTING = auto()
+    """a batch of it could not be read: it is tried again at ``retry_at``, from ``resume_from``"""
+
+
+@dataclass
+class AssignedInput:
+    """One partition that the group has given to this member. The offset to hand out next is in ``_positions``."""
+
+    state: ReadState = ReadState.ASSIGNED
+    placed: bool = False
+    """librdkafka has been given it to read (classic protocol)"""
+    end: int = -1
+    """where the end was heard; while it rests, as last known"""
+    failure: ReadFailure | None = None
+    retry_at: float = 0.0
+    resume_from: int = 0
+
+
 class KafkaInput:
     """See ``log.Input``. All rebalance callbacks come from inside ``poll`` and ``close``, on the caller's thread.
 
@@ -103,14 +133,9 @@ class KafkaInput:
         self._protocol = protocol
         self._timeout = request_timeout
         self._clock = clock
-        self._next: dict[TopicPartition, int] = {}  # started partitions: the lowest offset still to be handed out
-        self._unsought: dict[TopicPartition, int] = {}  # started, but the seek has not been taken yet
-        self._placed: set[TopicPartition] = set()  # what librdkafka has been given to read
-        self._owned: set[TopicPartition] = set()
-        self._at_end: dict[TopicPartition, int] = {}  # where the end was heard
-        self._failures: dict[TopicPartition, ReadFailure] = {}
-        self._resting: dict[TopicPartition, tuple[float, int]] = {}  # unreadable: when to try again, and from where
-        self._ends: dict[TopicPartition, int] = {}  # of those that rest, as heard last
+        self._assigned: dict[TopicPartition, AssignedInput] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        """the lowest offset still to be handed out, of partitions that are started and do not rest"""
         self._membership: object = None
         self._problems: list[LogError] = []
         self._fatal: KafkaError | None = None
@@ -159,10 +184,9 @@ class KafkaInput:
             )
         old, self._consumer = self._consumer, create_client(Consumer, {**self._settings, "error_cb": self._noted})
         old.close()
-        lost, self._fatal, self._problems = sorted(self._owned), None, []
-        self._forget(lost)
-        self._owned.clear()
-        self._placed.clear()
+        lost, self._fatal, self._problems = sorted(self._assigned), None, []
+        self._assigned.clear()
+        self._positions.clear()
         self._subscribe()
         if lost:
             self._listener.lost(lost)
@@ -181,9 +205,11 @@ class KafkaInput:
                 consumer.pause(places)
         else:
             consumer.assign([])
-            self._placed.clear()
-        self._forget(partitions)
-        self._owned.update(partitions)
+            for assigned in self._assigned.values():
+                assigned.placed = False
+        for at in partitions:
+            self._forget(at)
+            self._assigned[at] = AssignedInput()
         self._listener.assigned(partitions, self._current_membership())
 
     def _first(self, consumer: Consumer, at: TopicPartition) -> int:
@@ -210,21 +236,19 @@ class KafkaInput:
                 told(partitions)
         finally:
             # Whatever the listener met: without this the group waits for us until the rebalance times out.
-            self._forget(partitions)
-            self._owned.difference_update(partitions)
-            self._placed.difference_update(partitions)
+            for at in partitions:
+                self._forget(at)
+                self._assigned.pop(at, None)
             if self._protocol == "consumer":
                 consumer.incremental_unassign(taken)
             else:
                 consumer.unassign()
 
-    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
-        for at in partitions:
-            self._next.pop(at, None)
-            self._unsought.pop(at, None)
-            self._at_end.pop(at, None)
-            self._failures.pop(at, None)
-            self._resting.pop(at, None)
+    def _forget(self, at: TopicPartition) -> None:
+        """It is assigned and not started."""
+        self._positions.pop(at, None)
+        if at in self._assigned:
+            self._assigned[at] = AssignedInput(placed=self._assigned[at].placed)
 
     def _current_membership(self) -> Membership:
         self._membership = self._consumer.consumer_group_metadata()
@@ -253,7 +277,7 @@ class KafkaInput:
         self._try_again()
         self._seek_all()
         # While a seek is outstanding a long wait would be a wait for nothing.
-        wait = min(timeout, 0.05) if self._unsought else timeout
+        wait = min(timeout, 0.05) if self._in(ReadState.STARTING) else timeout
         try:
             messages = self._consumer.consume(min(most, MAX_CONSUMED_RECORDS), wait)
         except KafkaException as problem:
@@ -266,36 +290,41 @@ class KafkaInput:
             self._raise_noted()
         return pieces
 
+    def _in(self, state: ReadState) -> list[TopicPartition]:
+        return [at for at, assigned in self._assigned.items() if assigned.state is state]
+
     def _taken(self, messages: list[Message]) -> list[PartitionRecords]:
         """Records that are wanted, in runs of one partition, as they come."""
         pieces: list[PartitionRecords] = []
-        for run in runs(messages, self._next, self._sources):
+        for run in runs(messages, self._positions, self._sources):
             if not isinstance(run, PartitionRecords):
                 self._noted(run.error(), run)  # type: ignore[arg-type]
             elif run.records:
-                self._at_end.pop(run.at, None)
-                self._failures.pop(run.at, None)
+                assigned = self._assigned[run.at]
+                assigned.failure = None
+                if assigned.state is ReadState.AT_END:
+                    assigned.state = ReadState.READING
                 pieces.append(run)
         return pieces
 
     def ended(self, at: TopicPartition) -> bool:
-        return at in self._at_end
+        return at in self._assigned and self._assigned[at].state is ReadState.AT_END
 
     def moved_on(self, at: TopicPartition, ask: bool = False) -> bool:
         """What is heard along with a fetch counts open transactions too; asked, the broker names the stable end."""
-        heard = self._at_end.get(at)
-        if heard is None or self._end(at) <= heard:
+        if not self.ended(at) or self._end(at) <= self._assigned[at].end:
             return False
-        return not ask or self._end(at, cached=False) > heard
+        return not ask or self._end(at, cached=False) > self._assigned[at].end
 
     def failure(self, at: TopicPartition) -> ReadFailure | None:
-        return self._failures.get(at)
+        return self._assigned[at].failure if at in self._assigned else None
 
     def lag(self, at: TopicPartition, position: int) -> int | None:
         """From the end that came along with the last fetch; at the end, markers of transactions do not count."""
-        if at in self._at_end:
-            return max(self._next[at] - position, 0)
-        end = self._ends[at] if at in self._resting else self._end(at)
+        assigned = self._assigned.get(at, AssignedInput())
+        if assigned.state is ReadState.AT_END:
+            return max(self._positions[at] - position, 0)
+        end = assigned.end if assigned.state is ReadState.RESTING else self._end(at)
         return max(end - position, 0) if end >= 0 else None
 
     def _end(self, at: TopicPartition, cached: bool = True) -> int:
@@ -315,7 +344,7 @@ class KafkaInput:
         elif error.fatal() or error.code() == KafkaError._FATAL:
             self._fatal = self._fatal or error
             # In order: librdkafka reports the fencing first and the loss after, a session's end the other way round.
-            self._fenced_owning |= bool(self._owned) and has_code(error, KafkaError.FENCED_INSTANCE_ID)
+            self._fenced_owning |= bool(self._assigned) and has_code(error, KafkaError.FENCED_INSTANCE_ID)
         elif message is None and error.code() not in REMEDY:
             pass  # a broker's trouble, reported aside; librdkafka logs and mends it
         elif error.code() not in TRANSIENT_CODES:
@@ -332,39 +361,47 @@ class KafkaInput:
             self._rest(at, message.offset() or 0, f"{error.str()} ({error.name()})")
         elif not isinstance(problem, RetryableError):
             self._problems.append(problem)
-        elif at in self._next:
-            self._at_end.pop(at, None)
-            self._failures[at] = ReadFailure(self._next[at], str(problem), False)
+        elif at in self._positions:
+            assigned = self._assigned[at]
+            assigned.failure = ReadFailure(self._positions[at], str(problem), False)
+            if assigned.state is ReadState.AT_END:
+                assigned.state = ReadState.READING
 
     def _rest(self, at: TopicPartition, batch: int, why: str) -> None:
         """Leave a partition alone for a while: librdkafka would try twice a second to take what it cannot take.
 
         ``batch`` is the first offset of that batch, which may have been begun or come after markers of transactions.
         """
-        position = self._next.get(at)
+        position = self._positions.get(at)
         if position is None:
             return
         offset = max(position, batch)
-        self._ends[at] = self._end(at)
-        self._forget([at])
-        self._failures[at] = ReadFailure(offset, f"{at.topic}[{at.partition}] at offset {offset}: {why}", True)
-        self._resting[at] = self._clock() + UNREADABLE_RETRY_SECONDS, position
+        end = self._end(at)
+        self._forget(at)
+        assigned = self._assigned[at]
+        assigned.state, assigned.end = ReadState.RESTING, end
+        assigned.retry_at, assigned.resume_from = self._clock() + UNREADABLE_RETRY_SECONDS, position
+        assigned.failure = ReadFailure(offset, f"{at.topic}[{at.partition}] at offset {offset}: {why}", True)
         if self._protocol == "consumer":  # under the classic one the next poll takes it away
             with contextlib.suppress(KafkaException):
                 self._consumer.pause([KafkaTopicPartition(*at)])
 
     def _try_again(self) -> None:
         """Read those that have rested long enough; what is said of them stands until something comes."""
-        for at, (due, position) in list(self._resting.items()):
-            if self._clock() >= due:
-                del self._resting[at]
-                self._next[at] = self._unsought[at] = position
+        for at in self._in(ReadState.RESTING):
+            assigned = self._assigned[at]
+            if self._clock() >= assigned.retry_at:
+                assigned.state = ReadState.STARTING
+                self._positions[at] = assigned.resume_from
 
     def _heard_end(self, message: Message) -> None:
         at = TopicPartition(message.topic() or "", message.partition() or 0)
-        if (message.offset() or 0) >= self._next.get(at, NEVER):
-            self._at_end[at] = message.offset() or 0
-            self._failures.pop(at, None)
+        if (message.offset() or 0) < self._positions.get(at, NEVER):
+            return
+        assigned = self._assigned[at]
+        assigned.failure = None
+        if assigned.state is not ReadState.STARTING:  # after the seek the end is heard again
+            assigned.state, assigned.end = ReadState.AT_END, message.offset() or 0
 
     def _raise_noted(self) -> None:
         if self._problems:
@@ -420,28 +457,29 @@ class KafkaInput:
 
     def start(self, at: TopicPartition, offset: int) -> None:
         """The seek is taken now if the partition's fetcher runs, else by one of the next polls."""
-        self._forget([at])
-        self._next[at] = self._unsought[at] = offset
-        self._placed.discard(at)
+        self._assigned[at] = AssignedInput(ReadState.STARTING)
+        self._positions[at] = offset
         if self._protocol == "consumer":
             self._seek(at, offset)
 
     def _seek_all(self) -> None:
         if self._protocol == "consumer":
-            for at, offset in list(self._unsought.items()):
-                self._seek(at, offset)
-        elif self._placed != self._next.keys():
+            for at in self._in(ReadState.STARTING):
+                self._seek(at, self._positions[at])
+        elif {at for at, assigned in self._assigned.items() if assigned.placed} != self._positions.keys():
             self._place()
 
     def _place(self) -> None:
         """Have all that is started read, and nothing else, each from the next record to be handed out."""
-        places = [KafkaTopicPartition(at.topic, at.partition, offset) for at, offset in self._next.items()]
+        places = [KafkaTopicPartition(at.topic, at.partition, offset) for at, offset in self._positions.items()]
         try:
             self._consumer.assign(places)
         except KafkaException as problem:
             raise self._meaning(error_of(problem), "placing the partitions") from problem
-        self._placed = set(self._next)
-        self._unsought.clear()
+        for at, assigned in self._assigned.items():
+            assigned.placed = at in self._positions
+            if assigned.state is ReadState.STARTING:
+                assigned.state = ReadState.READING
 
     def _seek(self, at: TopicPartition, offset: int) -> None:
         place = KafkaTopicPartition(at.topic, at.partition, offset)
@@ -453,15 +491,17 @@ class KafkaInput:
             if error.code() not in RETRYABLE_SEEK_CODES:
                 raise self._meaning(error, f"seeking in {at.topic}[{at.partition}]") from problem
         else:
-            del self._unsought[at]
+            self._assigned[at].state = ReadState.READING
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Records fetched but not handed out are dropped: only ``start`` reads on, from where it is told."""
-        held = [at for at in partitions if at in self._next or at in self._resting]
-        self._forget(held)
-        if held and self._protocol == "consumer":  # under the classic one the next poll takes them away
+        resting = self._in(ReadState.RESTING)
+        started = [at for at in partitions if at in self._positions or at in resting]
+        for at in started:
+            self._forget(at)
+        if started and self._protocol == "consumer":  # under the classic one the next poll takes them away
             with contextlib.suppress(KafkaException):  # not assigned any more: then there is nothing to pause
-                self._consumer.pause([KafkaTopicPartition(*at) for at in held])
+                self._consumer.pause([KafkaTopicPartition(*at) for at in started])
 
     def close(self) -> None:
         """A static member: the broker keeps its partitions for it until the session times out."""
