@@ -21,7 +21,7 @@ def test_a_cluster_lets_the_processor_do_what_the_manual_says(cluster: RedisClus
     prefix, user = f"test-{uuid4().hex}", f"user-{uuid4().hex}"
     manual = MANUAL.read_text("utf-8")
     line = next(line for line in manual.splitlines() if "ACL SETUSER gforce" in line)
-    more = next(line for line in manual.splitlines() if line.startswith("A cluster wants ")).split("`")[1::2]
+    more = next(line for line in manual.splitlines() if line.startswith("A cluster also needs ")).split("`")[1::2]
     words = line.replace("<prefix>", prefix).replace("gforce", user, 1).split()
     for node in cluster.nodes:
         with node.client() as client:

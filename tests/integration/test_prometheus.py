@@ -75,7 +75,7 @@ def test_a_tripped_breaker_fires_and_resolves_when_the_partition_is_resumed(watc
         "partition": "1",
         "severity": "critical",
     }
-    assert alert["annotations"]["runbook_url"] == "docs/operations.md#gforcebreakertripped"
+    assert alert["annotations"]["runbook_url"] == "docs/runbooks.md#gforcebreakertripped"
     assert processor.post("/partitions/1/resume").status == 202
     eventually(lambda: not firing(prometheus, "GforceBreakerTripped"), what="resolved")
 

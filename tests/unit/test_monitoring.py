@@ -19,7 +19,7 @@ from processor.telemetry.catalogue import CATALOGUE
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "monitoring"
 DASHBOARD = MONITORING / "grafana/dashboards/gforce.json"
-RUNBOOKS = "docs/operations.md"
+RUNBOOKS = "docs/runbooks.md"
 SEVERITIES = {"critical", "warning", "info"}
 
 Yaml = dict[str, Any]
