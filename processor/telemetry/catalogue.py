@@ -84,18 +84,20 @@ TOTALS = (
     _counter("records", "Input records processed."),
     _counter("batches", "Batches committed."),
     _counter("transactions", "Kafka transactions committed."),
-    _counter("transactions_aborted", "Kafka transactions aborted and tried again."),
+    _counter("transactions_aborted", "Kafka transactions aborted and retried."),
     _counter("commits_unknown", "Commits whose answer was lost; the committed offsets decided."),
-    _counter("polls_failed", "Reads that failed and were tried again: the broker was away, or the group was changing."),
+    _counter(
+        "polls_failed", "Reads that failed and were retried: the broker did not answer, or the group was changing."
+    ),
     _counter("recoveries", "Partitions recovered."),
-    _counter("batches_replayed", "Batches taken from the changelog during recoveries."),
-    _counter("fenced_by_kafka", "Times Kafka refused us because another process had taken our place."),
-    _counter("fenced_by_store", "Times the store refused us because another process had claimed the partition."),
-    _counter("partitions_lost", "Partitions taken from us without asking."),
+    _counter("batches_replayed", "Batches applied from the changelog during recoveries."),
+    _counter("fenced_by_kafka", "Times Kafka refused this process because another one had replaced it."),
+    _counter("fenced_by_store", "Times the store refused this process because another one had claimed the partition."),
+    _counter("partitions_lost", "Partitions lost without a revocation."),
     _counter("snapshots", "Snapshots of a partition's state completed in the changelog."),
     _counter("breaker_trips", "Partitions stopped because most records were unreadable."),
-    _counter("quarantines", "Partitions put into quarantine: they stand still until a person resumes them."),
-    _counter("store_damaged", "Times a part of a partition's state was gone from the store and was reconstructed."),
+    _counter("quarantines", "Partitions quarantined: they are stopped until an operator resumes them."),
+    _counter("store_damaged", "Times a part of a partition's state was missing from the store and was reconstructed."),
     _counter("alerts_raised", "Alerts raised to the topic `alerts`."),
     _counter("alerts_cleared", "Alerts cleared on the topic `alerts`."),
 )
@@ -112,8 +114,8 @@ PROCESS = (
     ),
     _gauge(
         "ready",
-        "1 if this process owns partitions and all of them are recovered, but for those that are quarantined through "
-        "no fault of the process.",
+        "1 if this process owns partitions and all of them are recovered, except those that are quarantined for a "
+        "cause outside the process.",
     ),
     _gauge("store_unsafe", "1 while the store could silently drop state: its maxmemory-policy is not noeviction."),
     _gauge("build_info", "1, with the version that runs.", "version"),
@@ -125,7 +127,7 @@ PARTITIONS = (
     _gauge(
         "partition_state",
         "1 for the state it is in: ready, recovering, unavailable (the store does not answer), stalled (it has work "
-        "and does not move), broken (the breaker stopped it), quarantined (it waits for a person).",
+        "and makes no progress), broken (the breaker stopped it), quarantined (it waits for an operator).",
         "partition",
         "state",
     ),
@@ -168,12 +170,12 @@ TENANTS = (
     _gauge("error_rate_upper", "Upper end of its 95 % confidence sequence.", "tenant", "group", "label", "window"),
     _gauge("cell_labels", "Labels joined, by group and true label.", "tenant", "group", "label", "window"),
     _gauge("tolerance", "The difference of error rates that the tenant's configuration accepts.", "tenant"),
-    _gauge("attainable_gap", "The least gap any mixture of these experts can have: their own part of it.", "tenant"),
+    _gauge("attainable_gap", "The least gap that any mixture of these experts can have.", "tenant"),
     _gauge("regret_per_round", "Error rate in force minus that of the best single expert in hindsight.", "tenant"),
     _gauge("regret_bound", "The paper's bound on the regret so far, at the current q.", "tenant"),
     _gauge(
         "delayed_regret_bound",
-        "What late labels can cost in regret at most, were each as many rounds late as decisions are pending now.",
+        "Upper bound of the regret from late labels, if each is as many rounds late as decisions are pending now.",
         "tenant",
     ),
     _gauge(
@@ -185,14 +187,14 @@ TENANTS = (
     ),
     _gauge(
         "selection_probability",
-        "q: how likely an instance is asked for a case of the group.",
+        "q: the probability of an instance for a case of the group.",
         "tenant",
         "group",
         "instance",
     ),
     _gauge(
         "expert_weight",
-        'π: how likely the instance takes this expert\'s advice, all being present. instance: a label; "all" or '
+        'π: the probability of this expert in the instance, if all experts are present. instance: a label; "all" or '
         '"mixture" for policies without instances.',
         "tenant",
         "group",
@@ -202,7 +204,7 @@ TENANTS = (
     _gauge("pending_decisions", "Decisions that wait for their label.", "tenant"),
     _gauge(
         "oldest_pending_seconds",
-        "Age of the oldest of them, by the partition's clock: at most, and known to a 64th of the expiry.",
+        "Upper bound of the age of the oldest of them, by the partition's clock, exact to a 64th of the expiry.",
         "tenant",
     ),
     _gauge(
@@ -216,17 +218,17 @@ TENANTS = (
         "label",
         "groups",
     ),
-    _gauge("watch_learning", "Watched pairs of groups with too few labels to be tested yet.", "tenant"),
+    _gauge("watch_learning", "Pairs of groups with too few labels to be tested yet.", "tenant"),
     _gauge("one_sided_labels", "1 if some decisions never get a label: then every fairness figure is wrong.", "tenant"),
-    _gauge("constant_experts", "Experts that say (all but) the same whatever the case.", "tenant"),
+    _gauge("constant_experts", "Experts whose predictions are the same in (nearly) all cases.", "tenant"),
     _gauge("absent_experts", "Experts that advise on fewer than four fifths of a group's cases.", "tenant"),
-    _counter("tenant_decisions", "Requests of the tenant decided, ever.", "tenant"),
+    _counter("tenant_decisions", "Requests of the tenant decided, since the tenant began.", "tenant"),
     _counter("tenant_requests_duplicate", "Requests that repeated an earlier one.", "tenant"),
     _counter(
         "tenant_labels",
-        "What became of labels, ever. outcome: joined; early (came before its request); duplicate; contradicting; "
-        "expired (the decision's label did not come in time); late (came after that); unknown (no request ever came); "
-        "unexpected (of a decision that gets none).",
+        "Labels by outcome, since the tenant began. outcome: joined; early (came before its request); duplicate; "
+        "contradicting; expired (the decision's label did not come in time); late (came after that); unknown (no "
+        "request ever came); unexpected (of a decision that gets none).",
         "tenant",
         "outcome",
     ),
@@ -271,31 +273,33 @@ class Families:
 _INTRODUCTION = """\
 # Metrics
 
-Made by `python -m processor.telemetry.catalogue`, from what is exported; a test keeps it current.
+This page is generated by `python -m processor.telemetry.catalogue` from the list of exported metrics. A test checks
+that it is current.
 
-A processor answers `GET /metrics` on its port. Everything about tenants and partitions is worked out at the scrape from
-the state of the partitions the process owns at that moment: when a partition moves, its series appear on the new owner
-and are gone from the old one. Counters of a tenant are part of its state and go on where they were.
+A processor answers `GET /metrics` on its port. Everything about tenants and partitions is computed at the scrape from
+the state of the partitions that the process owns at that moment: when a partition moves, its series appear on the new
+owner and disappear from the old one. Counters of a tenant are part of its state, so they continue on the new owner.
 
-- **Unknown is left out.** A gauge nothing is known about yet (no label in a cell, a group alone) has no series.
+- **Unknown values are omitted.** A gauge without data (no label in a cell, a group alone) has no series.
 - **Windows.** `lifetime`, and those of the setting `windows`, named by their length. A window begins at a fixed
   boundary, a multiple of its length since 1970 (UTC), by the partition's clock, and ends now. Its confidence
-  sequence holds for each window by itself; a sliding window would not be covered.
-- **Confidence sequences** hold at every scrape at once, with 95 %: looking often does not make them wrong. A gap made
-  of m cells has each of them at 5 %/m. A group that joins later adds cells to what was already shown: over the whole
-  history of a tenant that went from two groups to three, read 93 % for 95 %.
-- **Labels for positive decisions only** (`feedback = "positive-only"`). Rates and gaps are of all cases, estimated with
-  weights for those whose label is never seen. They have no confidence sequence, and shadow policies have no figures.
-- **The attainable gap** is a linear programme per tenant: worked out again at most every 10 s, only where labels have
-  come, and in a twentieth of the time at most. With hundreds of busy tenants it can be some minutes old.
+  sequence holds for each window separately; a sliding window would not be covered.
+- **Confidence sequences** hold at all scrapes together, with 95 %: looking often does not make them wrong. A gap of m
+  cells has each of them at 5 %/m. A group that joins later adds cells to what was already shown: over the whole history
+  of a tenant that went from two groups to three, read 93 % instead of 95 %.
+- **Labels for positive decisions only** (`feedback = "positive-only"`). Rates and gaps are those of all cases,
+  estimated with weights for the cases whose label is never seen. They have no confidence sequence, and shadow
+  policies have no figures.
+- **The attainable gap** is a linear programme per tenant. It is computed again at most every 10 s, only if labels have
+  come, and with at most a twentieth of the time. With hundreds of busy tenants it can be some minutes old.
 - **Everything else** is at most a second old.
 - **The process itself**: on Linux also Prometheus' usual `process_cpu_seconds_total`, `process_resident_memory_bytes`,
   `process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds` and `process_max_fds`.
-- **The cap.** The first `metrics.max_tenants` tenants (in the order in which their partitions met them) have series of
-  their own, and so has any with an open alert (up to as many again). Counters, the delay histogram and pending
-  decisions of all beyond the first are added up under `tenant="{other}"`; `gforce_tenants_unlisted` says how many
-  have no series. That sum jumps when a partition moves: for rates use `gforce_decisions_total`.
-- **A tenant with very many groups, labels and experts** has about {most} series at most: expert weights are left out
+- **The cap.** The first `metrics.max_tenants` tenants (in the order in which they first appeared) have series of
+  their own, and so has any tenant with an open alert (up to as many again). Counters, the delay histogram and pending
+  decisions of all others are added up under `tenant="{other}"`; `gforce_tenants_unlisted` says how many
+  have no series. That sum changes abruptly when a partition moves: for rates use `gforce_decisions_total`.
+- **A tenant with very many groups, labels and experts** has about {most} series at most: expert weights are omitted
   first, then the wealth of its alerts, then the rates of windows. `gforce_series_dropped` says how many are missing.
 """
 
