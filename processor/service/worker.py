@@ -142,6 +142,7 @@ class Worker(Assignment):
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
         self._quiet = False
         try:
+            # 1. Read records of both inputs into the buffers of their partitions.
             pieces = self.buffers.poll(self._enough(), timeout)
             self.buffers.hold(pieces, self.owned)
             self._quiet = not pieces
@@ -224,6 +225,7 @@ class Worker(Assignment):
             self._fill_transaction(due)
         except ENDING_ERRORS as error:
             self.transactions.fail(error)
+        # 4. Commit one transaction.
         ended = self.transactions.end()
         again_at = self.monotonic_ms() + self.loop_settings.retry_after // 10
         theirs = [batch.owned for batch in ended.batches]
@@ -297,6 +299,7 @@ class Worker(Assignment):
         ranges = self.hashing.submit(ranges_of, owned.positions, taken, skip)
         ids = asked.ids
         cursor = owned.snapshots.cursor(self.loop_settings.snapshot_bytes) if any(taken.values()) else None
+        # 2. Look up what the batch needs, beside the loop.
         answer = self._store_executor(owned).submit(self._read, owned, ids, clock, cursor)
         return BatchLookup(owned, taken, asked, ids, clock, now, answer, ranges, skip, cost)
 
@@ -371,6 +374,7 @@ class Worker(Assignment):
         if self._breaks(owned, asked, lookup.seen):
             return None
         began = self.monotonic_ms()
+        # 3. Step: nothing in memory changes yet.
         outcome = step_around_faults(
             partition,
             lookup.inputs,
@@ -450,6 +454,7 @@ class Worker(Assignment):
         self.totals["records"] += batch.lookup.seen
         self.totals.update(batch.outcome.tally)
         before = batch.identity.sequence - 1
+        # 5. Apply the writes, beside the loop, now that the commit is known.
         owned.applying = self._store_executor(owned).submit(
             self._apply, owned, batch.identity, before, batch.outcome.writes
         )
