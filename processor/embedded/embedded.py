@@ -99,7 +99,7 @@ def embedded(
             make_output=lambda: MemoryOutput(broker, "embedded"),
             reader=MemoryReader(broker),
             store=store,
-            terms=stream_settings(config),
+            stream_settings=stream_settings(config),
             loop_settings=replace(loop_settings(config), breaker_share=1.0),  # nobody could say go on
             wall_ms=clock,
             monotonic_ms=monotonic_ms,

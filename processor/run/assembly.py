@@ -154,7 +154,7 @@ def worker_of(config: Config, notify: Notify) -> Worker:
         ),
         reader=KafkaReader(client_properties(config, sizes)),
         store=store,
-        terms=stream_settings(config),
+        stream_settings=stream_settings(config),
         loop_settings=loop_settings(config),
         wall_ms=wall_ms,
         monotonic_ms=monotonic_ms,

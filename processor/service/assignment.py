@@ -35,7 +35,7 @@ class Assignment(ABC):
 
     topics: TopicNames
     reader: Reader
-    terms: StreamSettings
+    stream_settings: StreamSettings
     loop_settings: LoopSettings
     monotonic_ms: Callable[[], int]
     entropy: Callable[[int], bytes]
@@ -167,7 +167,7 @@ class Assignment(ABC):
         self._await_applied(self.owned.values())
         owned.token = self._token(owned.number)
         recovered = self.recovery.recover(owned.number, partitions, owned.token, owned.damaged)
-        check_slot(recovered.partition, self.terms)
+        check_slot(recovered.partition, self.stream_settings)
         owned.partition, owned.positions = recovered.partition, dict(recovered.positions)
         owned.topic_ids, owned.store_error, owned.damaged = recovered.topic_ids, "", False
         owned.snapshots.whole = recovered.snapshot

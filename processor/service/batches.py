@@ -70,7 +70,7 @@ class PreparedBatch:
     before: Partition
     outcome: StepResult
     poison: list[tuple[str, int]]
-    terms: StreamSettings
+    stream_settings: StreamSettings
     acknowledged: list[tuple[str, int]]
     digests: Future[tuple[str, str]]
     """of the decisions, and of the state after them"""
@@ -121,7 +121,7 @@ class PreparedBatch:
             decisions_digest=of_decisions,
             state_digest=of_state,
             previous=identity.digest,
-            terms=self.terms.text if self.before.terms != self.terms.text else "",
+            terms=self.stream_settings.text if self.before.terms != self.stream_settings.text else "",
             rules=outcome.rules,
             configs=outcome.configs,
             acknowledged=self.acknowledged,

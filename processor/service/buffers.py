@@ -43,13 +43,18 @@ class InputBuffers:
         self,
         topics: TopicNames,
         source: Input,
-        terms: StreamSettings,
+        stream_settings: StreamSettings,
         loop_settings: LoopSettings,
         wall_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
         codec: Codec | None,
     ) -> None:
-        self.topics, self.source, self.terms, self.loop_settings = topics, source, terms, loop_settings
+        self.topics, self.source, self.stream_settings, self.loop_settings = (
+            topics,
+            source,
+            stream_settings,
+            loop_settings,
+        )
         self.wall_ms, self.monotonic_ms, self.codec = wall_ms, monotonic_ms, codec
         self.polled_at = 0
 
@@ -210,7 +215,7 @@ class InputBuffers:
         """
         assert owned.partition is not None
         before = owned.partition.clock
-        latest = now + self.terms.max_future
+        latest = now + self.stream_settings.max_future
         times = []
         for topic, raws in taken.items():
             if raws:

@@ -66,20 +66,20 @@ class CostModel:
         self.scale = 1.0
         self._solving: dict[Kind, float] = {}
 
-    def of(self, partition: Partition, asked: DecodedBatch, terms: StreamSettings) -> float:
+    def of(self, partition: Partition, asked: DecodedBatch, stream_settings: StreamSettings) -> float:
         """How long a batch will take; 0 where that cannot be said, since a fault is found in the step."""
         try:
-            return self._of(partition, asked.requests, len(asked.feedback), terms)
+            return self._of(partition, asked.requests, len(asked.feedback), stream_settings)
         except Exception:
             return 0.0
 
-    def fitting(self, partition: Partition, asked: DecodedBatch, terms: StreamSettings, budget: int) -> int:
+    def fitting(self, partition: Partition, asked: DecodedBatch, stream_settings: StreamSettings, budget: int) -> int:
         """How many records of each input, the first, can be worked out in so many milliseconds; one at least."""
         low, high = 1, max(len(asked.requests), len(asked.feedback), 1)
         while low < high:
             middle = (low + high + 1) // 2
             labels = min(middle, len(asked.feedback))
-            if self._of(partition, asked.requests[:middle], labels, terms) <= budget:
+            if self._of(partition, asked.requests[:middle], labels, stream_settings) <= budget:
                 low = middle
             else:
                 high = middle - 1
@@ -91,13 +91,15 @@ class CostModel:
             wanted = min(max(self.scale * milliseconds / estimated, FASTEST), SLOWEST)
             self.scale += WEIGHT * (wanted - self.scale)
 
-    def _of(self, partition: Partition, requests: list[DecodedRequest], labels: int, terms: StreamSettings) -> float:
+    def _of(
+        self, partition: Partition, requests: list[DecodedRequest], labels: int, stream_settings: StreamSettings
+    ) -> float:
         total = RECORD * (len(requests) + labels)
         rounds: dict[Kind, int] = {}
         most = 0
         for name, theirs in (native.by_tenant if native.BUILT else plain_by_tenant)(requests).items():
             tenant = partition.tenants.get(name)
-            rules = terms.settings_for(name) if tenant is None else tenant.rules
+            rules = stream_settings.settings_for(name) if tenant is None else tenant.rules
             if rules is None:
                 continue  # all of these are refused
             groups, experts = _size(tenant, rules, theirs)

@@ -28,7 +28,7 @@ def step_around_faults(
     due: Mapping[int, DueSlot],
     clock: int,
     now: int,
-    terms: StreamSettings,
+    stream_settings: StreamSettings,
     report: Callable[[Exception], None],
     poison: Poison,
     acknowledged: Sequence[tuple[str, int]] = (),
@@ -38,12 +38,12 @@ def step_around_faults(
     ``poison`` are those found before, which ``asked`` is without; what is found now is added to them.
     """
     try:
-        return step(partition, asked, entries, due, clock, terms, acknowledged)
+        return step(partition, asked, entries, due, clock, stream_settings, acknowledged)
     except Exception as error:  # the boundary that keeps a partition moving
         report(error)
-    poison |= _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, terms, poison)
-    without = decode(*taken, partition.number, partition.partitions, now, terms, poison)
-    return step(partition, without, entries, due, clock, terms, acknowledged)
+    poison |= _bisect(partition, [*taken[0], *taken[1]], entries, clock, now, stream_settings, poison)
+    without = decode(*taken, partition.number, partition.partitions, now, stream_settings, poison)
+    return step(partition, without, entries, due, clock, stream_settings, acknowledged)
 
 
 def _bisect(
@@ -52,16 +52,16 @@ def _bisect(
     entries: Mapping[bytes, bytes | None],
     clock: int,
     now: int,
-    terms: StreamSettings,
+    stream_settings: StreamSettings,
     known: Poison,
 ) -> Poison:
     """The records that fail by themselves or together with the good ones before them."""
     poison = set(known)
 
     def fails(part: Sequence[InputRecord]) -> bool:
-        asked = decode(*split_by_source(part), partition.number, partition.partitions, now, terms, poison)
+        asked = decode(*split_by_source(part), partition.number, partition.partitions, now, stream_settings, poison)
         try:
-            step(partition, asked, entries, {}, clock, terms)
+            step(partition, asked, entries, {}, clock, stream_settings)
         except Exception:
             return True
         return False

@@ -39,15 +39,15 @@ class RecoveredPartition:
     """the batch with which the last whole snapshot in the changelog began; 0 if none is whole yet"""
 
 
-def check_slot(partition: Partition, terms: StreamSettings) -> None:
+def check_slot(partition: Partition, stream_settings: StreamSettings) -> None:
     """What waits is stored by slot: under another width all of it would be due at once, or never."""
     if not partition.terms:
         return
     before = msgspec.json.decode(partition.terms, type=_Slot).slot
-    if before != terms.slot:
+    if before != stream_settings.slot:
         raise IncompatibleStateError(
-            f"processing.slot_ms is {terms.slot} and the state of partition {partition.number} was made with {before}: "
-            "all pending decisions would expire at once, or never. Set it back, or start a new lineage with "
+            f"processing.slot_ms is {stream_settings.slot} and the state of partition {partition.number} was made with "
+            f"{before}: all pending decisions would expire at once, or never. Set it back, or start a new lineage with "
             "`gforce reset`."
         )
 

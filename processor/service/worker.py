@@ -93,7 +93,7 @@ class Worker(Assignment):
         make_output: Callable[[], Output],
         reader: Reader,
         store: Store,
-        terms: StreamSettings,
+        stream_settings: StreamSettings,
         loop_settings: LoopSettings,
         wall_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
@@ -106,11 +106,11 @@ class Worker(Assignment):
         notify: Callable[[str, dict[str, object]], None] = lambda event, details: None,
     ) -> None:
         super().__init__()
-        self.topics, self.reader, self.store, self.terms, self.loop_settings = (
+        self.topics, self.reader, self.store, self.stream_settings, self.loop_settings = (
             topics,
             reader,
             store,
-            terms,
+            stream_settings,
             loop_settings,
         )
         self.wall_ms, self.monotonic_ms, self.entropy, self.notify = wall_ms, monotonic_ms, entropy, notify
@@ -122,7 +122,7 @@ class Worker(Assignment):
         self._quiet = False
         self._store_away_until = 0
         self.input = make_input(self)
-        self.buffers = InputBuffers(topics, self.input, terms, loop_settings, wall_ms, monotonic_ms, codec)
+        self.buffers = InputBuffers(topics, self.input, stream_settings, loop_settings, wall_ms, monotonic_ms, codec)
         self.transactions = Transactions(
             topics, make_output, codec, monotonic_ms, loop_settings.retry_after // 10, self.totals
         )
@@ -131,7 +131,7 @@ class Worker(Assignment):
             self.input,
             reader,
             store,
-            terms.settings_for,
+            stream_settings.settings_for,
             lambda: entropy(8).hex(),
             notify=self._told_in_recovery,
         )
@@ -214,7 +214,7 @@ class Worker(Assignment):
         nothing."""
         if owned.buffered:
             return False
-        return bool(owned.acknowledged) or now - owned.idle_at >= min(self.terms.slot, 1_000)
+        return bool(owned.acknowledged) or now - owned.idle_at >= min(self.stream_settings.slot, 1_000)
 
     def _commit(self, due: Sequence[AssignedPartition]) -> bool:
         """One transaction for all of these; True if anything was committed."""
@@ -310,11 +310,13 @@ class Worker(Assignment):
         while True:
             taken = self.buffers.taken(owned) if skip is None else {topic: [] for topic in self.topics.inputs}
             requests, feedback = taken.values()
-            asked = decode(requests, feedback, owned.number, partition.partitions, now, self.terms, owned.poison)
-            cost = self.costs.of(partition, asked, self.terms)
+            asked = decode(
+                requests, feedback, owned.number, partition.partitions, now, self.stream_settings, owned.poison
+            )
+            cost = self.costs.of(partition, asked, self.stream_settings)
             if cost <= self.loop_settings.step_budget or max(map(len, taken.values())) <= 1:
                 return taken, asked, cost
-            owned.at_most = self.costs.fitting(partition, asked, self.terms, self.loop_settings.step_budget)
+            owned.at_most = self.costs.fitting(partition, asked, self.stream_settings, self.loop_settings.step_budget)
             self.buffers.look_ahead([owned], self._enough())
 
     def _store_executor(self, owned: AssignedPartition) -> Executor:
@@ -383,7 +385,7 @@ class Worker(Assignment):
             view.due,
             lookup.clock,
             lookup.now,
-            self.terms,
+            self.stream_settings,
             lambda error: self.notify("internal", {"partition": owned.number, "error": repr(error)}),
             owned.poison,
             owned.acknowledged,
@@ -398,8 +400,8 @@ class Worker(Assignment):
         return batch
 
     def _look_up(self, owned: AssignedPartition, ids: list[bytes], clock: int) -> LookupResult:
-        due = due_slot(clock, self.terms.slot)
-        return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH, self.terms.sweep)
+        due = due_slot(clock, self.stream_settings.slot)
+        return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH, self.stream_settings.sweep)
 
     def _is_current(self, view: LookupResult, partition: Partition) -> bool:
         if view.identity is None:
@@ -420,7 +422,9 @@ class Worker(Assignment):
         owned, partition = lookup.owned, lookup.owned.partition
         assert partition is not None
         digests = self.hashing.submit(digests_of, partition, outcome)
-        return PreparedBatch(lookup, partition, outcome, poison, self.terms, list(owned.acknowledged), digests)
+        return PreparedBatch(
+            lookup, partition, outcome, poison, self.stream_settings, list(owned.acknowledged), digests
+        )
 
     # After the commit
 

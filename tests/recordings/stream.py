@@ -159,7 +159,7 @@ class Running:
             make_output=lambda: MemoryOutput(self.broker, "one"),
             reader=MemoryReader(self.broker),
             store=self.store,
-            terms=stream_settings(config),
+            stream_settings=stream_settings(config),
             loop_settings=self.loop_settings,
             wall_ms=lambda: self.now,
             monotonic_ms=self._time,

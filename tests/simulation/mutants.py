@@ -304,7 +304,7 @@ class SweepWithoutBound(Worker):
     """A batch empties all due slots at once, whatever its terms say."""
 
     def _look_up(self, owned: AssignedPartition, ids: list[bytes], clock: int) -> LookupResult:
-        due = due_slot(clock, self.terms.slot)
+        due = due_slot(clock, self.stream_settings.slot)
         return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH)
 
 

@@ -265,7 +265,7 @@ class World:
             make_output=lambda: self.make_output(process.name),
             reader=MemoryReader(self.broker, process.name),
             store=self.make_store(process.name),
-            terms=TERMS,
+            stream_settings=TERMS,
             loop_settings=self.loop_settings,
             wall_ms=lambda: self.now,
             monotonic_ms=lambda: self.now,

@@ -76,7 +76,7 @@ class Stream:
             make_output=lambda: MemoryOutput(self.broker, "a"),
             reader=MemoryReader(self.broker),
             store=MemoryStore(),
-            terms=stream_settings(config),
+            stream_settings=stream_settings(config),
             loop_settings=loop_settings(config),
             wall_ms=lambda: self.now,
             monotonic_ms=lambda: self.now,

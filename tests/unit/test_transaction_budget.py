@@ -99,7 +99,7 @@ class Slowly(Running):
             make_output=lambda: TimedOutput(self),
             reader=MemoryReader(self.broker),
             store=self.store,
-            terms=stream_settings(config),
+            stream_settings=stream_settings(config),
             loop_settings=self.loop_settings,
             wall_ms=lambda: self.now,
             monotonic_ms=lambda: self.clock,
