@@ -95,6 +95,7 @@ class Assignment(ABC):
 
     # Rebalances, from inside poll
 
+    # A mutant of the simulation replaces this.
     def assigned(self, partitions: Sequence[TopicPartition], membership: Membership) -> None:
         """A partition is owned only when both its inputs are."""
         self._assigned.update(partitions)
@@ -108,6 +109,7 @@ class Assignment(ABC):
                 )
         self.notify("assigned", {"partitions": sorted(self.owned)})
 
+    # A mutant of the simulation replaces this.
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """The next owner need not catch up if the store has been told all."""
         self._assigned.difference_update(partitions)
@@ -119,6 +121,7 @@ class Assignment(ABC):
         self.totals["partitions_lost"] += len({at.partition for at in partitions})
         self.revoked(partitions)
 
+    # A mutant of the simulation replaces this.
     def _token(self, number: int) -> bytes:
         """Unique per claim: a counter kept in the store could be lost with its tail, a generation repeats."""
         return self.entropy(16)
@@ -148,6 +151,7 @@ class Assignment(ABC):
         self.totals["store_damaged"] += event == "store damaged"
         self.notify(event, details)
 
+    # A mutant of the simulation replaces this.
     def _contain(self, error: OperatorActionRequiredError | StoreUnusableError) -> None:
         """Quarantine the partition that this concerns; what concerns the whole process ends it."""
         owned = self.owned.get(-1 if error.partition is None else error.partition)
@@ -162,6 +166,7 @@ class Assignment(ABC):
         self.totals["quarantines"] += 1
         self.notify("quarantined", {"partition": owned.number, "why": why})
 
+    # A mutant of the simulation replaces this.
     def _recover_one(self, owned: AssignedPartition) -> None:
         partitions = self._partitions()
         self._await_applied(self.owned.values())

@@ -95,6 +95,7 @@ class InputBuffers:
     def stop(self, owned: AssignedPartition) -> None:
         self.source.pause([TopicPartition(topic, owned.number) for topic in self.topics.inputs])
 
+    # A mutant of the simulation replaces this.
     def read_on(self, owned: AssignedPartition, topic: str) -> None:
         self.source.start(TopicPartition(topic, owned.number), owned.buffers[topic].next)
         owned.paused.discard(topic)
@@ -208,6 +209,7 @@ class InputBuffers:
             for topic in self.topics.inputs
         )
 
+    # A mutant of the simulation replaces this.
     def clock(self, owned: AssignedPartition, taken: Mapping[str, Sequence[InputRecord]], now: int) -> int:
         """The time of the slower input; the wall clock only where both have been read to their end.
 

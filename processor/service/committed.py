@@ -33,6 +33,7 @@ LARGEST_WINDOW = 16_384
 class GroupOffsets(Protocol):
     """What recovery asks of the group; a member answers it (``Input``), and an operator's command without being one."""
 
+    # A mutant of the simulation replaces this.
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed | None]: ...
 
 
@@ -75,6 +76,7 @@ class CommittedStates:
     reader: Reader
     notify: Notify = lambda event, details: None
 
+    # A mutant of the simulation replaces this.
     def of(self, number: int) -> CommittedState | None:
         """None if nothing was ever committed. Raises Retry to be asked again, Stop where a person must act."""
         committed = self._from_offsets(number)
@@ -198,6 +200,7 @@ class CommittedStates:
             f"{text}. Restore what was changed, or start a new lineage with `gforce reset`.", number
         )
 
+    # A mutant of the simulation replaces this.
     def _check_positions(self, number: int, positions: Mapping[str, int], record: JournalRecord) -> None:
         for topic, part in self._ranges(record):
             if positions[topic] != part.next:
@@ -209,6 +212,7 @@ class CommittedStates:
                     number,
                 )
 
+    # A mutant of the simulation replaces this.
     def _check_topic_ids(self, number: int, record: JournalRecord) -> None:
         """A topic that was deleted and created again has other records at the same offsets."""
         sources = self.topics.sources

@@ -69,14 +69,17 @@ class Recovery:
     at_once: int = FILL_BYTES
     notify: Notify = lambda event, details: None
 
+    # A mutant of the simulation replaces this.
     @property
     def anchors(self) -> CommittedStates:
         return CommittedStates(self.topics, self.input, self.reader, self.notify)
 
+    # A mutant of the simulation replaces this.
     def anchor(self, number: int) -> CommittedState | None:
         """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
         return self.anchors.of(number)
 
+    # A mutant of the simulation replaces this.
     def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> RecoveredPartition:
         """Raises Retry to be tried again, Stop where a person must act. A ``damaged`` state is not believed."""
         self.store.claim(number, token)
@@ -119,6 +122,7 @@ class Recovery:
 
     # Bringing the store there
 
+    # A mutant of the simulation replaces this.
     def _fields(self, number: int, token: bytes, committed: Identity) -> dict[bytes, bytes]:
         """The stored fields of exactly this state: the store may fail over while they are read."""
         fields = dict(self.store.fields(number, token))
@@ -126,6 +130,7 @@ class Recovery:
             raise RetryableError(f"the store lost state of partition {number} while it was read")
         return fields
 
+    # A mutant of the simulation replaces this.
     def _bring_to(self, number: int, token: bytes, anchor: CommittedState) -> int:
         committed = anchor.identity
         try:
@@ -248,6 +253,7 @@ class Recovery:
     def _first_piece(self, at: TopicPartition, start: int, stop: int) -> ChangelogRecord | None:
         return next((piece for _, piece in self._pieces(at, start, min(start + 16, stop))), None)
 
+    # A mutant of the simulation replaces this.
     def _pieces(self, at: TopicPartition, start: int, stop: int | None = None) -> Iterator[tuple[int, ChangelogRecord]]:
         """Records of the changelog with their offsets; those that are not ours are skipped and told of."""
         for record in self.reader.read(at, start, stop):

@@ -151,6 +151,7 @@ class Transactions:
                 fate = TransactionFate.ABORTED
         self._failure = fate, str(error)
 
+    # A mutant of the simulation replaces this.
     def _send_offsets(self, output: Output, batches: Sequence[PreparedBatch]) -> None:
         """As the member that read the batches: the broker checks the generation, not who owns what."""
         positions = {}

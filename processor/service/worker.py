@@ -399,10 +399,12 @@ class Worker(Assignment):
         batch.page = page
         return batch
 
+    # A mutant of the simulation replaces this.
     def _look_up(self, owned: AssignedPartition, ids: list[bytes], clock: int) -> LookupResult:
         due = due_slot(clock, self.stream_settings.slot)
         return self.store.look_up(owned.number, owned.token, ids, due, SLOTS_PER_BATCH, self.stream_settings.sweep)
 
+    # A mutant of the simulation replaces this.
     def _is_current(self, view: LookupResult, partition: Partition) -> bool:
         if view.identity is None:
             return partition.identity.sequence == 0
@@ -418,6 +420,7 @@ class Worker(Assignment):
         self.notify("breaker", {"partition": owned.number, "records": breaker.seen, "unreadable": breaker.garbage})
         return True
 
+    # A mutant of the simulation replaces this.
     def _batch(self, lookup: BatchLookup, outcome: StepResult, poison: list[tuple[str, int]]) -> PreparedBatch:
         owned, partition = lookup.owned, lookup.owned.partition
         assert partition is not None
@@ -508,6 +511,7 @@ class Worker(Assignment):
         except LogError as error:  # the log is only longer than it need be
             self.notify("not trimmed", {"topic": at.topic, "partition": at.partition, "why": str(error)})
 
+    # A mutant of the simulation replaces this.
     def _apply(self, owned: AssignedPartition, identity: Identity, before: int, writes: bytes) -> Applied:
         return self.store.apply(owned.number, owned.token, identity, before, writes)
 
