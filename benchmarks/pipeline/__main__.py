@@ -10,8 +10,10 @@ import typer
 
 from . import growth, latency, profile, recovery, report
 from .children import end_in_order
+from .lines import old_line
 from .peers import peer_lines
 from .throughput import measure_lines
+from .timing import StuckError
 from .workload import Shape
 
 app = typer.Typer(
@@ -38,8 +40,22 @@ def throughput(
     experts: int = 5,
     partitions: int = 4,
     peers: Annotated[
-        bool, typer.Option("--peers", help="also Bytewax, Quix Streams and Pathway, each in an environment of its own")
+        bool,
+        typer.Option(
+            "--peers", help="also Bytewax, Quix Streams, Pathway and Kafka Streams, each in an environment of its own"
+        ),
     ] = False,
+    two_threads: Annotated[
+        bool, typer.Option("--two-threads", help="with --peers: also Kafka Streams with two stream threads")
+    ] = False,
+    old: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="also the gforce of another checkout (repeatable), with the Python of its .venv or else with this one",
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="a line by its key (repeatable); the pass-through always runs")
     ] = None,
@@ -48,15 +64,20 @@ def throughput(
 ) -> None:
     """Records per second through a backlog, every line in turn, as shares of a pass-through that does nothing.
 
-    Keys for --only: pass-through transactional msgspec processor no-redis embedded bytewax quixstreams pathway.
+    Keys for --only: pass-through transactional msgspec processor no-redis embedded; with --peers also bytewax
+    quixstreams pathway kafka-streams-memory kafka-streams-rocksdb, and the last two with -2 for two threads.
 
     A run is timed from the first progress seen from outside (offsets of the group, or of the output) to the last
     record, so starting up is left out. Quick: --records 80000 --late 20000 --rounds 1. Peers are installed into
-    $GFORCE_CACHE/peers or ~/.cache/gforce/peers on first use; one that cannot be had is said and left out.
+    $GFORCE_CACHE/peers or ~/.cache/gforce/peers on first use; one that cannot be had is reported and left out.
     """
     console = report.terminal()
     shape = Shape(cases=records // 2, late=late, tenants=tenants, experts=experts)
-    extra = peer_lines(console) if peers else ()
+    try:
+        earlier = [old_line(checkout) for checkout in old or ()]
+    except StuckError as problem:
+        raise typer.BadParameter(str(problem)) from None
+    extra = [*earlier, *(peer_lines(console, only or (), two_threads) if peers else ())]
     measure_lines(shape, partitions, rounds, extra, only or (), json_file, chart, console)
 
 

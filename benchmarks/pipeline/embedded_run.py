@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 
 import msgspec
 
@@ -17,25 +18,23 @@ from processor.embedded.embedded import PARTITIONS, Embedded, embedded
 from processor.ports.log import TopicPartition
 from processor.run.run_command import load_embedded
 
-from .timing import cpu_seconds, peak_bytes
+from .timing import Measured, Sample, Watch, cpu_seconds, peak_bytes
 from .workload import Event, Shape, backlog, waiting
 
 LIMIT = 1_800.0
 
 
-def measured(running: Embedded, before: int, total: int) -> dict[str, float]:
+def measured(running: Embedded, before: int, total: int) -> Measured:
     """Turn the loop until everything is committed."""
-    worker, first = running.worker, None
+    worker = running.worker
+    watch = Watch(before, total, lambda seen: Sample(time.perf_counter(), seen, cpu_seconds(os.getpid()), {}))
     deadline = time.monotonic() + LIMIT
-    while worker.totals["records"] < total:
+    while (seen := worker.totals["records"]) < total:
         worker.run_once(0.0)
-        if first is None and worker.totals["records"] > before:
-            first = (time.perf_counter(), worker.totals["records"], cpu_seconds(os.getpid()))
+        watch.look(worker.totals["records"])
         if time.monotonic() > deadline:
-            raise SystemExit(f"only {worker.totals['records']} of {total} records after {LIMIT:.0f} s")
-    assert first is not None
-    seconds, records = time.perf_counter() - first[0], total - first[1]
-    return {"records": records, "seconds": seconds, "cpu": cpu_seconds(os.getpid()) - first[2]}
+            raise SystemExit(f"only {seen} of {total} records after {LIMIT:.0f} s")
+    return watch.end(total, peak_bytes(os.getpid()))
 
 
 def main() -> None:
@@ -63,9 +62,9 @@ def main() -> None:
         running.run_until_idle()
         had = written()
         total = before + put(backlog(shape))
-        found = measured(running, before, total)
-        found |= {"written": (written() - had) / (total - before), "peak_bytes": peak_bytes(os.getpid())}
+        found = asdict(replace(measured(running, before, total), written=(written() - had) / (total - before)))
         found |= {"early": running.worker.totals["labels_parked"]}
+        del found["notes"]
     print(msgspec.json.encode(found).decode())
 
 

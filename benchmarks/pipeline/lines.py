@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +13,8 @@ import msgspec
 
 from .children import Process
 from .processes import GFORCE, WITHOUT_REDIS, Deployment, echo
-from .stage import Offsets, Stage
-from .timing import Measured, StuckError, reached, timed
+from .stage import OUTPUTS, Offsets, Stage
+from .timing import Measured, Span, StuckError, reached, timed
 from .workload import Shape
 
 LIMIT = 900.0
@@ -60,7 +61,8 @@ def echo_line(*options: str) -> Callable[[Stage, Inputs, str, Told], Measured]:
         transactional = "--transactional" in options
         count = offsets.count if transactional else lambda: sum(stage.ends_of(places).values())
         try:
-            found = timed(count, inputs.records, [process.start()], process.log, LIMIT, told=told)
+            running = [process.start()]
+            found = timed(count, inputs.records, running, process.log, LIMIT, told=told, servers=stage.server_pids())
             written = sum(stage.ends([output]).values()) / inputs.records
         finally:
             process.stop()
@@ -74,12 +76,23 @@ def echo_line(*options: str) -> Callable[[Stage, Inputs, str, Told], Measured]:
 class ProcessorLine:
     """Progress is what its group has committed."""
 
-    def __init__(self, *module: str) -> None:
-        self._module = module
+    def __init__(self, *module: str, python: str = sys.executable, path: Path | None = None) -> None:
+        """``python`` and ``path`` are those of another version: its interpreter, and its checkout."""
+        self._module, self._python = module, python
+        self._environment = {} if path is None else {"PYTHONPATH": str(path)}
         self._made: dict[str, Deployment] = {}
 
     def prepare(self, stage: Stage, inputs: Inputs, name: str) -> None:
-        made = Deployment(stage, name, inputs.topics, inputs.partitions, inputs.shape, module=self._module)
+        made = Deployment(
+            stage,
+            name,
+            inputs.topics,
+            inputs.partitions,
+            inputs.shape,
+            module=self._module,
+            python=self._python,
+            environment=self._environment,
+        )
         self._made[name] = made
         made.create()
         process, offsets = made.add(), self._offsets(made)
@@ -95,11 +108,13 @@ class ProcessorLine:
         had = sum(stage.ends(made.outputs).values())
         try:
             running = [process.start()]
-            found = timed(offsets.count, inputs.records, running, process.log, LIMIT, inputs.before, told)
+            servers = stage.server_pids()
+            found = timed(offsets.count, inputs.records, running, process.log, LIMIT, inputs.before, told, servers)
             early = made.metric("gforce_labels_parked_total")
             transactions = made.metric("gforce_transactions_total")
             written = (sum(stage.ends(made.outputs).values()) - had) / (inputs.records - inputs.before)
             made.stop()
+            check_decisions(stage, inputs, made.outputs[OUTPUTS.index("decisions")])
             notes = {"early": early / inputs.shape.cases, "transactions": transactions}
             notes |= _store_seconds(process.log.parent)
         finally:
@@ -113,6 +128,29 @@ class ProcessorLine:
 
     def _offsets(self, made: Deployment) -> Offsets:
         return Offsets(made.stage.bootstrap, made.group, made.inputs, made.partitions)
+
+
+def check_decisions(stage: Stage, inputs: Inputs, topic: str) -> None:
+    """StuckError unless there is one decision for each request."""
+    wanted = inputs.before + inputs.shape.cases
+    if (found := stage.committed(topic)) != wanted:
+        raise StuckError(f"{found} decisions for {wanted} requests: the run is not counted")
+
+
+def old_line(checkout: Path) -> Line:
+    """The processor of another checkout, with the interpreter of its ``.venv`` or else with ours."""
+    file = checkout / "processor" / "__init__.py"
+    version = re.search(r'__version__ = "(.+?)"', file.read_text()) if file.exists() else None
+    if version is None:
+        raise StuckError(f"{checkout} is no checkout of gforce: it has no processor/__init__.py with a version")
+    own = checkout / ".venv" / "bin" / "python"
+    asked = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    commit = asked.stdout.strip() or checkout.name
+    line = ProcessorLine(*GFORCE, python=str(own) if own.exists() else sys.executable, path=checkout.resolve())
+    title = f"gforce {version.group(1)} at {commit}"
+    return Line(f"{OLD}{commit}", title, "exactly once", line.run, prepare=line.prepare)
 
 
 def _store_seconds(folder: Path) -> dict[str, float]:
@@ -137,12 +175,15 @@ def embedded_line(stage: Stage, inputs: Inputs, name: str, told: Told) -> Measur
     found = msgspec.json.decode(said.splitlines()[-1])
     told(inputs.records)
     notes = {"early": found.pop("early") / inputs.shape.cases}
-    return Measured(**found, notes=notes)
+    steady = found.pop("steady")
+    return Measured(**found, steady=Span(**steady) if steady else None, notes=notes)
 
 
 _WITH, _WITHOUT = ProcessorLine(*GFORCE), ProcessorLine(*WITHOUT_REDIS)
 PASS_THROUGH = "pass-through"
 PROCESSOR = "processor"
+OLD = "old-"
+"""begins the keys of other versions"""
 LINES = (
     Line(PASS_THROUGH, "(a) pass-through, no parsing", "at least once", echo_line()),
     Line("transactional", "(a′) the same in transactions", "exactly once", echo_line("--transactional")),

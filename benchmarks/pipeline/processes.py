@@ -37,6 +37,8 @@ class Deployment:
     shape: Shape
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     module: Sequence[str] = GFORCE
+    python: str = sys.executable
+    environment: Mapping[str, str] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
 
@@ -59,8 +61,8 @@ class Deployment:
         config = folder / "gforce.toml"
         self.ports.append(free_port())
         config.write_text(toml(self._configuration(f"gforce-{number}", self.ports[-1])))
-        command = [sys.executable, "-m", *self.module, str(config)]
-        self.processes.append(Process(command, folder / "log"))
+        command = [self.python, "-m", *self.module, str(config)]
+        self.processes.append(Process(command, folder / "log", self.environment))
         return self.processes[-1]
 
     def _configuration(self, instance: str, port: int) -> dict[str, dict[str, object]]:

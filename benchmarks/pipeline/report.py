@@ -6,14 +6,15 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from .lines import PASS_THROUGH, PROCESSOR, Line
-from .rounds import Collected, ratio
+from .lines import OLD, PROCESSOR, Line
+from .rounds import Collected, ratio, ratio_of_rates
 
 # Section 4 of the design: shares of a pass-through, on librdkafka's mock broker and a smaller stateful job.
 DESIGN = {
@@ -24,6 +25,17 @@ DESIGN = {
     "quixstreams": 0.05,
     "pathway": 0.33,
 }
+STREAMS = "kafka-streams-"
+AIMS: dict[str, float | None] = {
+    "bytewax": 2.0,
+    "quixstreams": 3.0,
+    "pathway": 1.0,
+    f"{STREAMS}memory": 1.3,
+    f"{STREAMS}rocksdb": None,
+}
+AIMS |= {f"{STREAMS}memory-2": None, f"{STREAMS}rocksdb-2": None}
+"""how many times as fast as each peer we want to be; None where it is only said"""
+OLD_AIM = 1.4
 
 
 def terminal() -> Console:
@@ -55,7 +67,12 @@ def row(line: Line, found: Collected, limit: Collected) -> dict[str, Any]:
         "design": DESIGN.get(line.key),
         "rate": found.rate,
         "rates": found.rates,
+        "steady_rate": median(one.rate for one in found.steady) if found.steady else None,
+        "steady_rates": [one.rate for one in found.steady],
         "cpu_us": found.cpu_each,
+        "steady_cpu_us": median(one.cpu / one.records for one in found.steady) * 1e6 if found.steady else None,
+        "redis_cpu_us": found.server_cpu_each("Redis"),
+        "broker_cpu_us": found.server_cpu_each("broker"),
         "written": found.middle(lambda one: one.written),
         "peak_bytes": found.middle(lambda one: one.peak_bytes),
         "notes": {name: found.note(name) for name in ("early", "transactions", "store_seconds")},
@@ -70,7 +87,10 @@ def throughput_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
         "spread",
         "design",
         "records/s",
-        "CPU µs/record",
+        "steady",
+        "CPU",
+        "Redis",
+        "broker",
         "written/read",
         "early",
         "MB",
@@ -87,7 +107,10 @@ def throughput_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
             f"{one['least']:.2f}–{one['most']:.2f}",
             f"{one['design']:.2f}" if one["design"] else "",
             f"{one['rate']:,.0f}",
+            _number(one["steady_rate"], ",.0f"),
             f"{one['cpu_us']:.1f}",
+            _number(one["redis_cpu_us"], ".1f"),
+            _number(one["broker_cpu_us"], ".1f"),
             f"{one['written']:.3f}",
             "" if one["notes"]["early"] is None else f"{one['notes']['early']:.0%}",
             f"{one['peak_bytes'] / 1e6:,.0f}",
@@ -96,16 +119,20 @@ def throughput_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
     return table
 
 
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the table says, against the aims."""
     known = {one["key"]: one for one in rows if one["rates"]}
     ours = known.get(PROCESSOR)
     said = []
-    if ours and PASS_THROUGH in known:
-        said.append(f"gforce, exactly once: {ours['of_pass_through']:.2f} of the pass-through (aim 0.20, reach 0.33)")
-    for name, aim in (("bytewax", 1.3), ("quixstreams", 3.0)):
-        if ours and name in known:
-            said.append(f"{ours['of_pass_through'] / known[name]['of_pass_through']:.2f} times {name} (aim {aim})")
+    if ours:
+        said.append(f"gforce, exactly once: {ours['of_pass_through']:.2f} of the pass-through (aim 0.33, reach 0.45)")
+        said += [_times(ours, known[key], aim) for key, aim in AIMS.items() if key in known]
+        said += [_times(ours, one, OLD_AIM) for key, one in known.items() if key.startswith(OLD)]
+        said += [_cpu(one) for key, one in known.items() if key == PROCESSOR or key.startswith((OLD, STREAMS))]
     if ours and "no-redis" in known:
         said.append(f"with Redis {ours['rate'] / known['no-redis']['rate']:.2f} of the rate without")
     said += [
@@ -113,8 +140,37 @@ def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         for one in known.values()
         if one["design"] and abs(one["of_pass_through"] / one["design"] - 1) > 0.2
     ]
-    said += [f"{one['title']} lacks: {one['lacks']}" for one in rows if one["lacks"]]
+    lacks: dict[str, list[str]] = {}
+    for one in rows:
+        if one["lacks"]:
+            lacks.setdefault(one["lacks"], []).append(one["title"])
+    said += [f"{'; '.join(titles)} – lacks: {text}" for text, titles in lacks.items()]
     return said
+
+
+def _times(ours: Mapping[str, Any], other: Mapping[str, Any], aim: float | None) -> str:
+    """How many times as fast as another line, of the whole run and of the steady part."""
+    found = f"{_ratio(ours['rates'], other['rates'])} times {other['title']}"
+    if ours["steady_rates"] and other["steady_rates"]:
+        found += f"; steady part {_ratio(ours['steady_rates'], other['steady_rates'])}"
+    return found if aim is None else f"{found} (aim {aim})"
+
+
+def _ratio(ours: Sequence[float], others: Sequence[float]) -> str:
+    middle, least, most = ratio_of_rates(ours, others)
+    return f"{middle:.2f} ({least:.2f}–{most:.2f})"
+
+
+def _cpu(one: Mapping[str, Any]) -> str:
+    """CPU time for each record, with the share of the servers that hold its state: the broker, and Redis for us."""
+    steady = one["steady_cpu_us"]
+    process = "of the process" if steady is None else f"of the process (steady part {steady:.1f})"
+    parts = [(process, one["cpu_us"]), ("of the broker", one["broker_cpu_us"])]
+    if not one["key"].startswith(STREAMS):
+        parts.insert(1, ("of Redis", one["redis_cpu_us"]))
+    known = [(name, value) for name, value in parts if value is not None]
+    total = sum(value for _, value in known)
+    return f"CPU µs for each record, {one['title']}: {' + '.join(f'{v:.1f} {name}' for name, v in known)} = {total:.1f}"
 
 
 def write_json(file: Path | None, document: Mapping[str, Any]) -> None:

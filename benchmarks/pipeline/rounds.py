@@ -10,7 +10,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .timing import Measured, StuckError
+from .timing import Measured, Span, StuckError
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -35,9 +35,20 @@ class Collected:
         return median(map(of, self.runs)) if self.runs else float("nan")
 
     @property
+    def steady(self) -> list[Span]:
+        """The steady parts of the runs, or none if one of them has none."""
+        found = [one.steady for one in self.runs if one.steady is not None]
+        return found if len(found) == len(self.runs) else []
+
+    @property
     def cpu_each(self) -> float:
         """Microseconds of the process' own CPU time for each record: noise of other processes hits it less."""
         return self.middle(lambda one: one.cpu / one.records * 1e6)
+
+    def server_cpu_each(self, server: str) -> float | None:
+        """Microseconds of a server's CPU time for each record; None where it is not known."""
+        found = [one.server_cpu[server] / one.records * 1e6 for one in self.runs if server in one.server_cpu]
+        return median(found) if found else None
 
     def note(self, name: str) -> float | None:
         found = [one.notes[name] for one in self.runs if name in one.notes]
@@ -46,7 +57,12 @@ class Collected:
 
 def ratio(ours: Collected, others: Collected) -> tuple[float, float, float]:
     """Median, least and greatest of the rounds' own ratios: two neighbours in time share their noise."""
-    pairs = [a / b for a, b in zip(ours.rates, others.rates, strict=False)]
+    return ratio_of_rates(ours.rates, others.rates)
+
+
+def ratio_of_rates(ours: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+    """The same of rates round by round."""
+    pairs = [a / b for a, b in zip(ours, others, strict=False)]
     return (median(pairs), min(pairs), max(pairs)) if pairs else (float("nan"),) * 3
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
@@ -23,6 +23,8 @@ from .children import end_all
 
 OUTPUTS = ("decisions", "journal", "changelog", "dead-letters", "alerts")
 TIMEOUT = 20.0
+COUNTING = 120.0
+"""seconds that counting the records of a topic may take"""
 
 
 class Stage:
@@ -64,6 +66,11 @@ class Stage:
         name = "Valkey" if "valkey_version" in info else "Redis"
         version = info.get("valkey_version") or info["redis_version"]
         return f"Kafka {kafka_version()}, {name} {version}"
+
+    def server_pids(self) -> dict[str, int]:
+        """The servers that are processes of ours; a container or somebody else's server is not among them."""
+        found = {"Redis": self.redis.pid, "broker": self.broker.pid}
+        return {name: pid for name, pid in found.items() if pid is not None}
 
     # Topics
 
@@ -115,6 +122,28 @@ class Stage:
                     raise
                 time.sleep(0.1)
                 self._led({topic for topic, _ in places})
+
+    def committed(self, topic: str) -> int:
+        """Records that a ``read_committed`` consumer reads from a topic; transaction markers are none."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": f"{self.run}.count", "log_level": 2}
+        settings |= {"isolation.level": "read_committed", "enable.partition.eof": "true"}
+        settings |= {"enable.auto.commit": "false"}
+        consumer = Consumer(settings)
+        places = [KafkaTopicPartition(*place, OFFSET_BEGINNING) for place in self.ends([topic])]
+        consumer.assign(places)
+        count = ended = 0
+        deadline = time.monotonic() + COUNTING
+        while ended < len(places) and time.monotonic() < deadline:
+            for message in consumer.consume(10_000, 1.0):
+                error = message.error()
+                if error is None:
+                    count += 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended += 1
+                else:
+                    raise KafkaException(error)
+        consumer.close()
+        return count
 
     # Redis
 

@@ -51,7 +51,8 @@ def measure_lines(
     chart: Path | None,
     console: Console,
 ) -> None:
-    lines = [line for line in (*LINES, *extra) if not only or line.key in only or line.key == PASS_THROUGH]
+    """``extra`` lines always run, those of our own if ``only`` is empty or names them."""
+    lines = [line for line in LINES if not only or line.key in only or line.key == PASS_THROUGH] + list(extra)
     with Stage() as stage:
         where = {**report.machine(), "servers": stage.servers()}
         inputs = prepared(stage, shape, partitions, console, _preparations(lines, rounds))
@@ -72,6 +73,10 @@ def measure_lines(
         f"{where['machine']}, load {where['load']}–{where['load_after']}"
     )
     console.print(report.throughput_table(rows, title))
+    report.said(
+        console, "steady: without the first third of the records, when a virtual machine has compiled its loops"
+    )
+    report.said(console, "CPU: µs for each record, of the process, of Redis and of the broker")
     report.said(console, "early: labels that were read before their requests and had to be parked")
     for sentence in report.sentences(rows):
         report.said(console, f"· {sentence}")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 EVERY = 0.02
 TICKS = os.sysconf("SC_CLK_TCK")
+UNSTEADY = 1 / 3
+"""share of the records that the steady part leaves out: a virtual machine compiles its hot loops meanwhile"""
 
 
 class StuckError(RuntimeError):
@@ -18,22 +21,73 @@ class StuckError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One run of one line."""
+class Span:
+    """Some records of a run, and what they took."""
 
     records: int
-    """after the first that were seen"""
     seconds: float
     cpu: float = 0.0
     """of the process, in seconds, over the same time"""
-    peak_bytes: int = 0
-    written: float = 0.0
-    """records written for each one read, transaction markers included"""
-    notes: dict[str, float] = field(default_factory=dict)
+    server_cpu: Mapping[str, float] = field(default_factory=dict)
+    """of each server whose process is ours, in seconds, over the same time"""
 
     @property
     def rate(self) -> float:
         return self.records / self.seconds
+
+
+@dataclass(frozen=True)
+class Measured(Span):
+    """One run of one line. Its records are those after the first that were seen."""
+
+    peak_bytes: int = 0
+    written: float = 0.0
+    """records written for each one read, transaction markers included"""
+    steady: Span | None = None
+    """the run without the first third of its records; None if it was too short to tell"""
+    notes: dict[str, float] = field(default_factory=dict)
+
+
+class Sample(NamedTuple):
+    """What was seen at one look."""
+
+    seconds: float
+    records: int
+    cpu: float
+    server_cpu: dict[str, float]
+
+    def until(self, end: Sample) -> Span:
+        servers = {name: end.server_cpu[name] - cpu for name, cpu in self.server_cpu.items()}
+        return Span(end.records - self.records, end.seconds - self.seconds, end.cpu - self.cpu, servers)
+
+
+class Watch:
+    """Notes the first look with progress, the first look after a third of the records, and the last look."""
+
+    def __init__(self, before: int, total: int, sample: Callable[[int], Sample]) -> None:
+        self._before, self._records = before, total - before
+        self._sample = sample
+        self._first: Sample | None = None
+        self._steady: Sample | None = None
+
+    def look(self, seen: int) -> None:
+        if self._first is None and seen > self._before:
+            self._first = self._sample(seen)
+        if self._steady is None and seen - self._before >= self._records * UNSTEADY:
+            self._steady = self._sample(seen)
+
+    def end(self, seen: int, peak: int = 0) -> Measured:
+        """StuckError if most of it was done at the first look."""
+        last = self._sample(seen)
+        assert self._first is not None
+        whole = self._first.until(last)
+        if whole.records < self._records / 4:
+            done = self._first.records - self._before
+            raise StuckError(f"{done} of {self._records} records were done at the first look: use more records")
+        steady = self._steady.until(last) if self._steady is not None else None
+        if steady is not None and steady.records < self._records / 4:
+            steady = None
+        return Measured(whole.records, whole.seconds, whole.cpu, whole.server_cpu, peak, steady=steady)
 
 
 def timed(
@@ -44,23 +98,27 @@ def timed(
     limit: float,
     before: int = 0,
     told: Callable[[int], None] = lambda done: None,
+    servers: Mapping[str, int] | None = None,
 ) -> Measured:
-    """Look at the count until it is ``total``. What was there before the first look with progress is not counted."""
-    first: list[tuple[float, int, float]] = []
+    """Look at the count until it is ``total``. What was there before the first look with progress is not counted.
+
+    ``servers`` are process ids by name, whose CPU time over the run is measured too.
+    """
+
+    def sample(seen: int) -> Sample:
+        beside = {name: cpu_seconds(pid) for name, pid in (servers or {}).items()}
+        return Sample(time.perf_counter(), seen, _cpu(processes), beside)
+
+    watch = Watch(before, total, sample)
 
     def look() -> int:
         seen = count()
         told(seen)
-        if not first and seen > before:
-            first.append((time.perf_counter(), seen, _cpu(processes)))
+        watch.look(seen)
         return seen
 
     seen = reached(look, total, processes, log, limit)
-    now = time.perf_counter()
-    began, had, cpu = first[0]
-    if seen - had < (total - before) / 4:
-        raise StuckError(f"{had - before} of {total - before} records were done at the first look: use more records")
-    return Measured(seen - had, now - began, _cpu(processes) - cpu, sum(peak_bytes(p.pid) for p in processes))
+    return watch.end(seen, sum(peak_bytes(process.pid) for process in processes))
 
 
 def reached(

@@ -86,6 +86,11 @@ class Broker:
         return self._running.bootstrap
 
     @property
+    def pid(self) -> int | None:
+        """The broker's process, where it is one of ours."""
+        return self._running.pid if isinstance(self._running, _Process) else None
+
+    @property
     def restartable(self) -> bool:
         """Whether ``kill`` and ``restart`` work here."""
         return not isinstance(self._running, _Address)
@@ -209,6 +214,10 @@ class _Process:
         self._formatted = False
         self._write_config(properties, listeners)
         self.bootstrap = f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
 
     def _write_config(self, properties: Mapping[str, str], listeners: Sequence[Listener]) -> None:
         more = "".join(f",{one.name}://localhost:{one.port}" for one in listeners)

@@ -1,11 +1,14 @@
-"""The nearest job each peer can do: decode, count by tenant, emit. Each runs in a virtual environment of its own."""
+"""The nearest job each peer can do. Each runs in an environment of its own.
+
+Those in Python decode, count by tenant and emit. Kafka Streams also joins late labels and commits exactly once.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +18,8 @@ from benchmarks.pipeline.children import Process
 from benchmarks.pipeline.lines import LIMIT, Inputs, Line, Told
 from benchmarks.pipeline.stage import Stage
 from benchmarks.pipeline.timing import Measured, timed
+
+from .kafka_streams import streams_lines
 
 INSTALL_SECONDS = 900
 
@@ -58,14 +63,15 @@ PEERS = (
 )
 
 
-def peer_lines(console: Console) -> list[Line]:
-    """A line for every peer; one whose environment cannot be made is said and left out."""
+def peer_lines(console: Console, only: Collection[str] = (), two_threads: bool = False) -> list[Line]:
+    """A line for every peer, or for those of ``only``. A peer whose environment cannot be made is reported and left
+    out. ``two_threads`` adds Kafka Streams with two stream threads."""
     lines = []
     for peer in PEERS:
-        python = installed(peer, console)
+        python = installed(peer, console) if not only or peer.key in only else None
         if python is not None:
             lines.append(Line(peer.key, peer.title, peer.guarantee, _runner(peer, python), peer.lacks))
-    return lines
+    return lines + streams_lines(console, only, two_threads)
 
 
 def environment(name: str) -> Path:
@@ -121,7 +127,8 @@ def _runner(peer: Peer, python: Path):  # type: ignore[no-untyped-def]
         places = [(output, number) for number in range(inputs.partitions)]
         try:
             count = (lambda: sum(stage.ends_of(places).values())) if peer.every_record else (lambda: _said(done))
-            found = timed(count, inputs.records, [process.start()], process.log, LIMIT, told=told)
+            running, servers = [process.start()], stage.server_pids()
+            found = timed(count, inputs.records, running, process.log, LIMIT, told=told, servers=servers)
             topics = {output, *(topic for topic in stage.named("changelog__") if f"{stage.run}.{name}" in topic)}
             written = sum(stage.ends(sorted(topics)).values()) / inputs.records
         finally:
