@@ -12,7 +12,7 @@ SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import native; native.BUILT
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test coverage lint format experiments simulate chaos chaos-cluster chaos-rolling \
-        chaos-idle chaos-operators soak chaos-audit chaos-gauges watch-scenario bench bench-parts clean
+        chaos-idle chaos-operators soak chaos-audit chaos-gauges watch-scenario bench bench-parts figures-of-code clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -121,6 +121,9 @@ bench-parts: servers setup  ## solver, Redis memory, scrape of 10 000 tenants, a
 	for axis in pending tenants experts groups labels partitions processors; do \
 	  $(BIN)/python -m benchmarks.pipeline growth $$axis || exit 1; done
 	$(BIN)/python -m benchmarks.pipeline recovery
+
+figures-of-code:  ## files, versions, names and lines: what the structure of the code is measured by
+	@$(PYTHON) -m tests.figures_of_code
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

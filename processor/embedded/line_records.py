@@ -31,7 +31,7 @@ class LineRecord(NamedTuple):
     timestamp: int | None = None
 
 
-class _Line(msgspec.Struct, gc=False):
+class _InputLine(msgspec.Struct, gc=False):
     """As much of either shape as tells them apart."""
 
     topic: Raw | UnsetType = UNSET
@@ -47,7 +47,7 @@ class _Wrapped(msgspec.Struct, gc=False):
     ts: Annotated[int, Meta(ge=0, le=LAST_DAY)] | None = None
 
 
-_LINE = msgspec.json.Decoder(_Line)
+_LINE = msgspec.json.Decoder(_InputLine)
 _WRAPPED = msgspec.json.Decoder(_Wrapped)
 _STRING = msgspec.json.Decoder(str)
 
