@@ -13,6 +13,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from processor.core import native
+
 from .lines import OLD, PROCESSOR, Line
 from .rounds import Collected, ratio, ratio_of_rates
 
@@ -48,6 +50,7 @@ def machine() -> dict[str, Any]:
     """Where it ran, and how busy it was."""
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "tier": "native" if native.BUILT else "reference",
         "load": round(os.getloadavg()[0], 2),
     }
 

@@ -70,7 +70,7 @@ def measure_lines(
     title = (
         f"{shape.records:,} records, half labels {shape.late:,} requests late, {shape.tenants} tenants, "
         f"{shape.experts} experts, {partitions} partitions; {rounds} rounds in turn; {where['servers']}, "
-        f"{where['machine']}, load {where['load']}–{where['load_after']}"
+        f"{where['machine']}, {where['tier']} tier, load {where['load']}–{where['load_after']}"
     )
     console.print(report.throughput_table(rows, title))
     report.said(

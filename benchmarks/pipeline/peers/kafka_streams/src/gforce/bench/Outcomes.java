@@ -2,8 +2,9 @@ package gforce.bench;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.LinkedHashMap;
-import java.util.Map;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 
@@ -13,72 +14,75 @@ final class Outcomes {
             (topic, outcomes) -> outcomes == null ? null : outcomes.toBytes(),
             (topic, bytes) -> bytes == null ? null : fromBytes(bytes));
 
-    private static final class Count {
-        long right;
-        long wrong;
-    }
-
-    /** By expert, then by label. */
-    private final Map<String, Map<String, Count>> counts = new LinkedHashMap<>();
+    private final List<String> labels = new ArrayList<>(4);
+    private final List<String> experts = new ArrayList<>(8);
+    /** Of each expert, for each label: how often it was right, how often wrong. */
+    private final List<long[]> counts = new ArrayList<>(8);
 
     void add(Entry entry, String label) {
-        for (int expert = 0; expert < entry.experts().size(); expert++) {
-            Count count = counts.computeIfAbsent(entry.experts().get(expert), name -> new LinkedHashMap<>(4))
-                    .computeIfAbsent(label, name -> new Count());
-            if (entry.predictions().get(expert).equals(label)) {
-                count.right++;
-            } else {
-                count.wrong++;
+        int column = labels.indexOf(label);
+        if (column < 0) {
+            column = labels.size();
+            labels.add(label);
+            counts.replaceAll(row -> Arrays.copyOf(row, 2 * labels.size()));
+        }
+        for (int i = 0; i < entry.experts().size(); i++) {
+            int row = experts.indexOf(entry.experts().get(i));
+            if (row < 0) {
+                row = experts.size();
+                experts.add(entry.experts().get(i));
+                counts.add(new long[2 * labels.size()]);
             }
+            counts.get(row)[2 * column + (entry.predictions().get(i).equals(label) ? 0 : 1)]++;
         }
     }
 
     /** The share of right predictions, with one right and one wrong added, so that a new expert weighs a half. */
     double weight(String expert) {
+        int row = experts.indexOf(expert);
         long right = 1;
-        long all = 2;
-        for (Count count : counts.getOrDefault(expert, Map.of()).values()) {
-            right += count.right;
-            all += count.right + count.wrong;
+        long wrong = 1;
+        for (int column = 0; row >= 0 && column < labels.size(); column++) {
+            right += counts.get(row)[2 * column];
+            wrong += counts.get(row)[2 * column + 1];
         }
-        return (double) right / all;
+        return (double) right / (right + wrong);
     }
 
     private byte[] toBytes() {
-        int size = 1;
-        for (Map.Entry<String, Map<String, Count>> expert : counts.entrySet()) {
-            size += 3 + 3 * expert.getKey().length();
-            for (String label : expert.getValue().keySet()) {
-                size += 2 + 3 * label.length() + 2 * Long.BYTES;
-            }
+        int size = 2 + 2 * Long.BYTES * labels.size() * experts.size();
+        for (String name : labels) {
+            size += 2 + 3 * name.length();
+        }
+        for (String name : experts) {
+            size += 2 + 3 * name.length();
         }
         ByteBuffer buffer = ByteBuffer.allocate(size);
-        buffer.put((byte) counts.size());
-        for (Map.Entry<String, Map<String, Count>> expert : counts.entrySet()) {
-            put(buffer, expert.getKey());
-            buffer.put((byte) expert.getValue().size());
-            for (Map.Entry<String, Count> label : expert.getValue().entrySet()) {
-                put(buffer, label.getKey());
-                buffer.putLong(label.getValue().right).putLong(label.getValue().wrong);
+        buffer.put((byte) labels.size());
+        labels.forEach(name -> put(buffer, name));
+        buffer.put((byte) experts.size());
+        for (int row = 0; row < experts.size(); row++) {
+            put(buffer, experts.get(row));
+            for (long count : counts.get(row)) {
+                buffer.putLong(count);
             }
         }
-        byte[] bytes = new byte[buffer.flip().remaining()];
-        buffer.get(bytes);
-        return bytes;
+        return Arrays.copyOf(buffer.array(), buffer.position());
     }
 
     private static Outcomes fromBytes(byte[] bytes) {
         ByteBuffer buffer = ByteBuffer.wrap(bytes);
         Outcomes outcomes = new Outcomes();
-        for (int experts = buffer.get(); experts > 0; experts--) {
-            Map<String, Count> labels = new LinkedHashMap<>(4);
-            outcomes.counts.put(text(buffer), labels);
-            for (int left = buffer.get(); left > 0; left--) {
-                Count count = new Count();
-                labels.put(text(buffer), count);
-                count.right = buffer.getLong();
-                count.wrong = buffer.getLong();
+        for (int left = buffer.get(); left > 0; left--) {
+            outcomes.labels.add(text(buffer));
+        }
+        for (int left = buffer.get(); left > 0; left--) {
+            outcomes.experts.add(text(buffer));
+            long[] row = new long[2 * outcomes.labels.size()];
+            for (int i = 0; i < row.length; i++) {
+                row[i] = buffer.getLong();
             }
+            outcomes.counts.add(row);
         }
         return outcomes;
     }
