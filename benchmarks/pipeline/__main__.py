@@ -65,7 +65,8 @@ def throughput(
     """Records per second through a backlog, every line in turn, as shares of a pass-through that does nothing.
 
     Keys for --only: pass-through transactional msgspec processor no-redis embedded; with --peers also bytewax
-    quixstreams pathway kafka-streams-memory kafka-streams-rocksdb, and the last two with -2 for two threads.
+    quixstreams pathway kafka-streams-memory kafka-streams-rocksdb, and the last two with
+    -two-threads after them.
 
     A run is timed from the first progress seen from outside (offsets of the group, or of the output) to the last
     record, so starting up is left out. Quick: --records 80000 --late 20000 --rounds 1. Peers are installed into

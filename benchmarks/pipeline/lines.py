@@ -139,6 +139,7 @@ def check_decisions(stage: Stage, inputs: Inputs, topic: str) -> None:
 
 def old_line(checkout: Path) -> Line:
     """The processor of another checkout, with the interpreter of its ``.venv`` or else with ours."""
+    checkout = checkout.resolve()
     file = checkout / "processor" / "__init__.py"
     version = re.search(r'__version__ = "(.+?)"', file.read_text()) if file.exists() else None
     if version is None:
@@ -148,7 +149,7 @@ def old_line(checkout: Path) -> Line:
         ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
     commit = asked.stdout.strip() or checkout.name
-    line = ProcessorLine(*GFORCE, python=str(own) if own.exists() else sys.executable, path=checkout.resolve())
+    line = ProcessorLine(*GFORCE, python=str(own) if own.exists() else sys.executable, path=checkout)
     title = f"gforce {version.group(1)} at {commit}"
     return Line(f"{OLD}{commit}", title, "exactly once", line.run, prepare=line.prepare)
 

@@ -35,7 +35,7 @@ AIMS: dict[str, float | None] = {
     f"{STREAMS}memory": 1.3,
     f"{STREAMS}rocksdb": None,
 }
-AIMS |= {f"{STREAMS}memory-2": None, f"{STREAMS}rocksdb-2": None}
+AIMS |= {f"{STREAMS}memory-two-threads": None, f"{STREAMS}rocksdb-two-threads": None}
 """how many times as fast as each peer we want to be; None where it is only said"""
 OLD_AIM = 1.4
 

@@ -41,7 +41,7 @@ STORES = {"in-memory": ("memory", "in memory"), "rocksdb": ("rocksdb", "RocksDB"
 def streams_lines(console: Console, only: Collection[str] = (), two_threads: bool = False) -> list[Line]:
     """A line for each store and number of threads; none, with the remedy, where it cannot be built."""
     wanted = [
-        (f"kafka-streams-{short}{'-2' if threads == 2 else ''}", store, threads)
+        (f"kafka-streams-{short}{'-two-threads' if threads == 2 else ''}", store, threads)
         for threads in ((1, 2) if two_threads else (1,))
         for store, (short, _) in STORES.items()
     ]
@@ -132,7 +132,7 @@ class StreamsLine:
 
     def run(self, stage: Stage, inputs: Inputs, name: str, told: Told) -> Measured:
         process, offsets = self._process(stage, inputs, name), _offsets(stage, inputs, name)
-        topics = stage.named(_group(stage, name))
+        topics = _topics(stage, name)
         had = sum(stage.ends(topics).values())
         try:
             running, servers = [process.start()], stage.server_pids()
@@ -174,6 +174,11 @@ def _group(stage: Stage, name: str) -> str:
 
 def _output(stage: Stage, name: str) -> str:
     return f"{_group(stage, name)}.decisions"
+
+
+def _topics(stage: Stage, name: str) -> list[str]:
+    """Its output and the changelogs of its two stores."""
+    return [_output(stage, name), *(f"{_group(stage, name)}-{store}-changelog" for store in ("pending", "outcomes"))]
 
 
 def _offsets(stage: Stage, inputs: Inputs, name: str) -> Offsets:
