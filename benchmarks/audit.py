@@ -30,8 +30,8 @@ from typing import Annotated
 import typer
 
 from processor import config as configuration
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.replay.replay import Replay, ReplayedBatch
-from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import ROLES, Role, open_source
 from processor.audit.verify.audit import audit
 from processor.audit.verify.partition import few_collections

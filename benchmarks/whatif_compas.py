@@ -16,10 +16,10 @@ from typing import Annotated
 
 import typer
 
-from processor.audit.opening import OpenedSource
-from processor.audit.replay.rules import RuleBook, Secrets
+from processor.audit.command_inputs import OpenedSource
+from processor.audit.replay.recorded_settings import RuleBook, Secrets
 from processor.audit.report.build import ReportRequest, build_report, write_report
-from processor.audit.sources.recorded import RecordedSource
+from processor.audit.sources.file_sources import RecordedSource
 from processor.audit.whatif.figures import SettingFigures
 from processor.audit.whatif.settings import SettingsChange, Sweep
 from processor.config import load

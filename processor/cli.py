@@ -14,11 +14,8 @@ from producers.produce_commands import app as produce
 
 from . import __version__
 from .adapters.kafka.settings import LastWords
-from .audit.explain.explain_command import register as register_explain
+from .audit.audit_commands import register as register_audits
 from .audit.recording.record_commands import register as register_recordings
-from .audit.report.report_command import register as register_report
-from .audit.verify.audit_command import register as register_audits
-from .audit.whatif.whatif_command import register as register_whatif
 from .core.errors import GForceError
 from .experiments.experiment_commands import app as experiment
 from .operations.operator_commands import register
@@ -48,9 +45,6 @@ app.command("config")(example)
 register(app)
 register_recordings(app)
 register_audits(app)
-register_explain(app)
-register_whatif(app)
-register_report(app)
 app.add_typer(produce)
 app.add_typer(experiment)
 

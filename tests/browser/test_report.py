@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from processor.audit.opening import OpenedSource
-from processor.audit.replay.rules import Secrets
+from processor.audit.command_inputs import OpenedSource
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.report.build import ReportRequest, build_report, write_report
 from processor.audit.whatif.settings import Sweep
 from tests.unit.whatif_streams import cases, config, events, recorded

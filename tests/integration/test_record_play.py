@@ -26,8 +26,8 @@ from processor.adapters.kafka.group import KafkaGroup
 from processor.adapters.kafka.reader import KafkaReader
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.cluster import KafkaSource
+from processor.audit.sources.file_sources import RecordedSource
 from processor.audit.sources.manifest import verify_manifest
-from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import ROLES, Role, open_source
 from processor.cli import app
 from processor.core.errors import GForceError

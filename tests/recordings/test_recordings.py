@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from processor import config as configuration
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import audit
 from processor.audit.verify.result import AuditOptions

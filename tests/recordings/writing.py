@@ -6,8 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from processor import __version__
-from processor.audit.sources.compression import Compression, compressed
-from processor.audit.sources.lines import encoded, line_of
+from processor.audit.sources.line_files import Compression, compressed, encoded, line_of
 from processor.audit.sources.manifest import AnchorEntry, FileEntry, Manifest, RangeEntry, RecordingRequest, save
 from processor.audit.sources.source import ROLES
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from processor import config as configuration
 from processor.audit.replay.findings import Finding
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.sources.source import Role
 from processor.audit.verify.audit import Audit, audit
 from processor.audit.verify.result import AuditOptions

@@ -13,10 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from processor import config as configuration
-from processor.audit.replay import interleave as side_by_side
 from processor.audit.replay import replay as replaying
-from processor.audit.replay.interleave import MOST, Stepping, interleave_partitions
 from processor.audit.replay.memory_state import MemoryState
+from processor.audit.replay.replay import MOST, Stepping, interleave_partitions
 from processor.audit.sources.source import RecordingError, Role
 from processor.audit.verify.audit import Audit, audit, shared_out
 from processor.audit.verify.result import AuditOptions
@@ -291,7 +290,7 @@ def test_only_some_partitions_are_under_way_at_a_time(monkeypatch: pytest.Monkey
         at_once.append(len(given))
         return [10 * one for one in given]
 
-    monkeypatch.setattr(side_by_side, "stepped", ten_times)
+    monkeypatch.setattr(replaying, "stepped", ten_times)
     assert interleave_partitions(map(partition, range(50))) == [10 * number * (1 + number % 5) for number in range(50)]
     assert began == list(range(50))
     assert max(at_once) == MOST

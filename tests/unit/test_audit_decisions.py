@@ -6,7 +6,7 @@ import json
 
 from msgspec.structs import replace
 
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.core.stream.journal import JournalRecord, decisions_digest
 from tests.recordings.stream import MemorySource
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.replay.replay import Replay
-from processor.audit.replay.rules import Secrets
 from processor.audit.sources.source import Role
 from processor.core.stream.journal import JournalRecord
 from processor.ports.log import Record

@@ -6,9 +6,9 @@ from base64 import b64decode
 
 from msgspec.structs import replace
 
+from processor.audit.replay.changelog import entries, own_writes
 from processor.audit.replay.memory_state import MemoryState, boundaries
 from processor.audit.replay.replay import Replay, replay
-from processor.audit.replay.snapshots import entries, own_writes
 from processor.core.settings import Prior
 from processor.core.stream.journal import JournalRecord, digest
 from processor.core.stream.tenant import TenantSettings

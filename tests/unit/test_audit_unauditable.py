@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from processor.audit.replay.findings import NotAuditableError
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.verify.audit import heads
 from processor.audit.verify.result import AuditOptions
 from processor.core.errors import GForceError, InvalidInputError

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from processor import config as configuration
-from processor.audit.recording.plan import RecordingOrder, _resumed
-from processor.audit.recording.ranges import Stretch
-from processor.audit.replay.rules import Secrets
-from processor.audit.replay.snapshots import entries
+from processor.audit.recording.plan import RecordingOrder, Stretch, _resumed
+from processor.audit.replay.changelog import entries
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import Audit, audit

@@ -6,9 +6,9 @@ from copy import deepcopy
 
 from msgspec.structs import replace
 
+from processor.audit.replay.changelog import start_at
+from processor.audit.replay.recorded_settings import RuleBook, Secrets, digest_of
 from processor.audit.replay.replay import Replay, ReplayedBatch
-from processor.audit.replay.rules import RuleBook, Secrets, digest_of
-from processor.audit.replay.snapshots import start_at
 from processor.core.stream.journal import state_digest
 from processor.ports.log import Record
 from processor.run.assembly import tenant_settings_of

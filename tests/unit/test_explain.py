@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from processor.audit.explain.explain import explained
 from processor.audit.explain.label_history import LabelHistory
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.cli import app
 from tests.recordings.stream import START, Event, MemorySource, Running
 from tests.recordings.writing import write_recording

@@ -11,7 +11,7 @@ import pytest
 
 from processor import config as configuration
 from processor.adapters.memory.log import MemoryOutput, MemoryReader
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partitioner import partition_of
 from processor.operations import history

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from processor import config as configuration
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.config import Config
 from processor.core.stream.tenant import Tenant
 from tests.recordings.stream import Running

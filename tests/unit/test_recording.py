@@ -15,16 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from processor.audit.recording.play import Play, played, speed_of
-from processor.audit.recording.ranges import Limit, limit_for
+from processor.audit.recording.plan import Limit, limit_for, trimmed
+from processor.audit.recording.play import Play, played, speed_of, targets
+from processor.audit.recording.record import Series
 from processor.audit.recording.record_commands import size_of
-from processor.audit.recording.series import Series, trimmed
-from processor.audit.recording.targets import targets
 from processor.audit.sources import manifest as manifests
-from processor.audit.sources.compression import COMPRESSIONS, Compression
-from processor.audit.sources.lines import encoded, line_of, read_file, records
+from processor.audit.sources.file_sources import RecordedSource
+from processor.audit.sources.line_files import COMPRESSIONS, Compression, encoded, line_of, read_file, records
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest, verify_manifest
-from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import RecordingError, Role, Source, open_source
 from processor.ports.log import Headers, Record
 

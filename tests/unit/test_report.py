@@ -13,15 +13,14 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.opening import OpenedSource
+from processor.audit.command_inputs import OpenedSource
 from processor.audit.replay.findings import Finding
-from processor.audit.replay.rules import Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.report.build import ReportRequest, build_report, write_report
-from processor.audit.report.data import ReportData
-from processor.audit.report.redaction import Redaction
+from processor.audit.report.data import Redaction, ReportData
 from processor.audit.report.rendering import page
+from processor.audit.whatif.answer import short
 from processor.audit.whatif.settings import Sweep
-from processor.audit.whatif.tables import short
 from processor.cli import app
 from processor.telemetry.figures import EQUALIZED_ODDS
 from tests.recordings.stream import Event, MemorySource

@@ -12,16 +12,15 @@ import msgspec
 import pytest
 from matplotlib.collections import LineCollection
 
-from processor.audit.opening import OpenedSource
-from processor.audit.replay.rules import Secrets
+from processor.audit.command_inputs import OpenedSource
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.report import charts
 from processor.audit.report.build import ReportRequest, build_report
-from processor.audit.report.configuration import flattened
 from processor.audit.report.data import AlertLine, ReportData, TenantReport
 from processor.audit.report.first_page import statements
 from processor.audit.report.rendering import page
-from processor.audit.report.words import METHOD, attainable_text, fairness_statement
-from processor.audit.sources.recorded import RecordedSource
+from processor.audit.report.words import METHOD, attainable_text, fairness_statement, flattened
+from processor.audit.sources.file_sources import RecordedSource
 from processor.config import Config, load
 from processor.core.errors import InvalidInputError
 from processor.telemetry.figures import EQUALIZED_ODDS, CellRate, Estimate, TenantFigures, WindowFigures

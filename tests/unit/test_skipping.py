@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from processor import config as configuration
-from processor.audit.replay.rules import Secrets
-from processor.audit.sources.passing import after_unreadable
+from processor.audit.replay.recorded_settings import Secrets
+from processor.audit.sources.cluster import after_unreadable
 from processor.audit.verify.audit import Audit, audit
 from processor.audit.verify.result import AuditOptions
 from processor.core.stream.journal import JournalRecord, Range

@@ -10,14 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.audit.replay.findings import NotAuditableError
-from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.whatif.asking import asked
+from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.whatif.answer import WhatIf
 from processor.audit.whatif.figures import gap_change, loss_change, standing_of
-from processor.audit.whatif.label_times import LabelStore
 from processor.audit.whatif.outcomes import PairedCases
 from processor.audit.whatif.settings import LabelDelay, SettingsChange, Sweep, changed, settings_asked_for
-from processor.audit.whatif.tables import WhatIf
-from processor.audit.whatif.whatif import WhatIfTask, answered
+from processor.audit.whatif.variation import LabelStore
+from processor.audit.whatif.whatif import WhatIfTask, answered, asked
 from processor.cli import app
 from processor.core.errors import InvalidInputError
 from processor.core.stream.journal import JournalRecord
@@ -165,7 +164,7 @@ def test_a_label_moves_to_the_first_batch_whose_last_record_is_not_before_it(
     delay = LabelDelay.read("none")
     assert delay is not None
     from processor.audit.replay.replay import Replay
-    from processor.audit.whatif.label_times import Retimed
+    from processor.audit.whatif.variation import Retimed
 
     retimed, replay = Retimed(delay, store), Replay(source, 0, SECRETS)
     for batch in replay.batches():

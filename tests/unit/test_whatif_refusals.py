@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from processor.audit.replay.rules import Secrets
-from processor.audit.whatif.asking import asked
+from processor.audit.replay.recorded_settings import Secrets
+from processor.audit.whatif.answer import WhatIf, short
 from processor.audit.whatif.figures import gap_change
 from processor.audit.whatif.outcomes import PairedCases
 from processor.audit.whatif.settings import SettingsChange, Sweep
-from processor.audit.whatif.tables import WhatIf, short
+from processor.audit.whatif.whatif import asked
 from processor.cli import app
 from tests.recordings.stream import MemorySource
 

@@ -11,9 +11,9 @@ from random import Random
 import msgspec
 import numpy as np
 
-from processor.audit.recording.series import Series
+from processor.audit.recording.record import Series
 from processor.audit.sources import manifest as manifests
-from processor.audit.sources.lines import line_of
+from processor.audit.sources.line_files import line_of
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
 from processor.audit.sources.source import ROLES, Source
 from processor.config import Config, load

@@ -1,1 +1,6 @@
-"""One decision: who was asked, how likely each answer was and why, and what became of it."""
+"""One decision: what the experts advised, how likely each label was and why, and what became of the decision.
+
+explain          recompute the decision
+label_history    its labels, or its expiry
+explain_output   what ``gforce explain`` prints
+"""

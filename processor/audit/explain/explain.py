@@ -1,4 +1,4 @@
-"""One decision, taken apart: who was asked, how likely each answer was and why, and what was learnt from it later."""
+"""Explain one decision: the advice, how likely each label was and why, and what was learnt from it later."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 
 from processor.audit.replay.findings import Finding, NotAuditableError
 from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
+from processor.audit.replay.recorded_settings import RuleBook, Secrets
 from processor.audit.replay.replay import Replay, ReplayedBatch
-from processor.audit.replay.rules import RuleBook, Secrets
 from processor.audit.sources.source import Source
-from processor.audit.verify.decisions import Decisions
+from processor.audit.verify.decisions import Decisions, drawn_by_record, without_seed
 from processor.core.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.exact import ONE
 from processor.core.learner.cases import Drawn
@@ -26,8 +25,74 @@ from processor.core.stream.step import FEW_LABELS, REQUESTS_PER_SOLVE_WHEN_FEW_L
 from processor.core.stream.tenant import Tenant
 from processor.ports.codec import Codec
 
-from .explanation import Draw, ExpertShare, Explanation, InstanceShare
-from .label_history import PastDecision, label_history
+from .label_history import LabelHistory, PastDecision, label_history
+
+
+class ExpertShare(msgspec.Struct, kw_only=True):
+    """How likely an expert was to be followed, in one instance."""
+
+    expert: str
+    said: str
+    share: float
+    """π: the chance that this expert is followed if its instance is chosen"""
+    errors: int
+    """how often it was wrong about cases like those its instance learns from"""
+    trials: int
+
+
+class InstanceShare(msgspec.Struct, kw_only=True):
+    """One set of weights over the experts. ``name`` is the true label it specialises in, where there are several."""
+
+    name: str | None
+    chance: float
+    """q: the chance that this set of weights decides"""
+    experts: list[ExpertShare]
+
+
+class Draw(msgspec.Struct, kw_only=True):
+    """A number from 0 to below 1, made from the seed and the decision's id."""
+
+    what: str
+    value: float
+    chose: str
+    below: float
+    """it chose the entry whose share of the unit interval begins at ``above`` and ends at ``below``"""
+    above: float
+
+
+class Explanation(msgspec.Struct, kw_only=True):
+    tenant: str
+    decision_id: str
+    partition: int
+    lineage: str
+    batch: int
+    clock: int
+    """time of its batch"""
+    requested: int
+    """timestamp of the request"""
+    request_offset: int
+    group: str
+    decision: str
+    expert: str | None
+    instance: str | None
+    explored: bool
+    predictions: dict[str, str]
+    probabilities: dict[str, float]
+    parts: dict[str, int]
+    policy: str
+    objective: str | None
+    config: str
+    configuration: dict[str, object]
+    explore: float | None
+    labels_learnt: int
+    """that the rule rested on"""
+    instances: list[InstanceShare]
+    draws: list[Draw] | None
+    """None where the seed is not known"""
+    shadows: list[str]
+    differences: list[str]
+    """where the record of decisions says otherwise than what follows from the inputs, which is what is explained"""
+    aftermath: LabelHistory
 
 
 @dataclass

@@ -10,7 +10,7 @@ from rich.table import Table
 from processor.operations.operator_output import document, payload, say, when
 from processor.terminal import terminal
 
-from .explanation import Explanation, InstanceShare
+from .explain import Explanation, InstanceShare
 from .label_history import LabelHistory
 
 __all__ = ["document", "tell"]

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from processor.audit.opening import partition_numbers
-from processor.audit.progress import advancing
+from processor.audit.command_inputs import advancing, partition_numbers
 from processor.audit.sources.source import ROLES, RecordingError, Role, open_source, role_named
 from processor.operations.options import CODES, AsJson, loaded
 from processor.run.run_command import ConfigFile
@@ -40,7 +39,7 @@ def _roles(texts: Sequence[str]) -> list[Role]:
 @contextmanager
 def _refusals() -> Iterator[None]:
     """What is refused ends in one line and 1; what is wrong or out of reach is told by ``main``, with 2."""
-    from .ranges import RecordingRefusedError
+    from .plan import RecordingRefusedError
 
     try:
         yield
@@ -87,7 +86,7 @@ def record(
     to go on where it ended, whether it was finished, stopped or killed. Committed records only. A range by time is
     widened so that the journal's first and last batches find their requests and labels.
     """
-    from processor.audit.sources.compression import COMPRESSIONS
+    from processor.audit.sources.line_files import COMPRESSIONS
     from processor.operations.operator_output import document
     from processor.run.assembly import client_properties
 
@@ -199,8 +198,7 @@ def play(
     from processor.operations.operator_output import document, say
     from processor.run.assembly import client_properties
 
-    from .play import Play, played, speed_of
-    from .targets import check_targets, records_in, targets
+    from .play import Play, check_targets, played, records_in, speed_of, targets
 
     settings, _ = loaded(config)
     roles = _roles(topics or ["requests", "feedback"])

@@ -1,13 +1,21 @@
-"""Recompute a partition from its inputs and its journal alone, batch by batch.
+"""Recompute partitions from their inputs and their journal alone, batch by batch.
 
-The journal says how the two inputs were interleaved, what time it was and under which rules, so that everything else
-follows. The same engine serves the audit, ``explain`` and what-if: only the audit compares.
+The journal holds how the two inputs were interleaved, what time it was and under which settings, so that everything
+else follows. The audit, ``explain`` and what-if use the same replay; only the audit compares.
+
+A step costs by the call more than by the record, so small batches of several partitions are stepped as one large batch
+(``interleave_partitions``). Independent tasks run in several processes (``in_processes``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from multiprocessing import get_context
+from os import cpu_count
+from typing import Any, TypeVar
 
 from processor.audit.sources.source import Source
 from processor.core.errors import GForceError
@@ -32,11 +40,11 @@ from processor.core.stream.tenant import Tenant, fields_by_tenant
 from processor.ports.codec import Codec, raw_of
 from processor.ports.log import Record
 
-from .chain import Chain, ChainLink, journal_record
 from .findings import Finding, NotAuditableError
 from .input_cursor import InputCursor
+from .journal_chain import Chain, ChainLink, journal_record
 from .memory_state import MemoryState
-from .rules import Override, RuleBook, Secrets, digest_of
+from .recorded_settings import Override, RuleBook, Secrets, digest_of
 
 Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
 """Changes what a batch asks for, between decoding and stepping: leave an expert out, hold labels back."""
@@ -328,3 +336,91 @@ def replay(
 ) -> Iterator[ReplayedBatch]:
     """Every batch of a partition, recomputed in order; under other rules or on changed inputs if asked to."""
     return Replay(source, partition, secrets or Secrets(), override, transform, codec, start).batches()
+
+
+R = TypeVar("R")
+Stepping = Generator[Given, StepResult | Exception, R]
+"""Goes through a partition: says what is to be stepped next, is told what that leads to, and ends with a result."""
+
+MOST = 4
+"""So many partitions at a time: each has its state in memory, and what it reads is open."""
+ENOUGH = 2_000
+"""A batch of so many records gains nothing from company, and leaves the processor's cache while it waits for some."""
+
+
+def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
+    """The results, in order. In memory are the states of ``MOST`` partitions at most, and a batch of each."""
+    coming = enumerate(partitions)
+    results: dict[int, R] = {}
+    under_way: list[tuple[int, Stepping[R], StepResult | Exception | None]] = []
+    while True:
+        under_way += [(number, one, None) for number, one in islice(coming, MOST - len(under_way))]
+        if not under_way:
+            return [results[number] for number in sorted(results)]
+        waiting: list[tuple[int, Stepping[R], Given]] = []
+        for number, one, outcome in under_way:
+            try:
+                waiting.append((number, one, next(one) if outcome is None else one.send(outcome)))
+            except StopIteration as end:
+                results[number] = end.value
+        outcomes = stepped([given for _, _, given in waiting])
+        under_way = [(number, one, outcome) for (number, one, _), outcome in zip(waiting, outcomes, strict=True)]
+
+
+T = TypeVar("T")
+Progress = Callable[[int], None]
+
+LOOK = 0.2
+"""Seconds between two looks at how far the pieces are."""
+
+_READ: Any = None
+"""In a process of the pool: how far each piece is, shared with all of them."""
+
+
+def in_processes(
+    work: Callable[[T, Progress], R],
+    pieces: Sequence[T],
+    processes: int | None = None,
+    progress: Progress = lambda records: None,
+) -> list[R]:
+    """The results in the order of the pieces. ``progress`` is told how many records have been read in all."""
+    most = min(processes or cpu_count() or 1, len(pieces))
+    if most > 1:
+        return _side_by_side(work, pieces, most, progress)
+    total = [0]
+
+    def further(records: int) -> None:
+        total[0] += records
+        progress(total[0])
+
+    return [work(piece, further) for piece in pieces]
+
+
+def _share(read: Any) -> None:
+    global _READ
+    _READ = read
+
+
+def _in_process(work: Callable[[T, Progress], R], piece: T, index: int) -> R:
+    def further(records: int) -> None:
+        _READ[index] += records
+
+    return work(piece, further)
+
+
+def _side_by_side(work: Callable[[T, Progress], R], pieces: Sequence[T], most: int, progress: Progress) -> list[R]:
+    context = get_context("spawn")  # threads of a Kafka client do not survive a fork
+    read = context.Array("q", len(pieces), lock=False)
+    with ProcessPoolExecutor(most, mp_context=context, initializer=_share, initargs=(read,)) as pool:
+        futures: list[Future[R]] = [pool.submit(_in_process, work, piece, i) for i, piece in enumerate(pieces)]
+        waiting: set[Future[R]] = set(futures)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=LOOK)
+                progress(sum(read))
+                for one in done:
+                    one.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]

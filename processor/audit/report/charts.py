@@ -298,11 +298,11 @@ def delays(tenant: TenantReport, width: float) -> Any:
 
 def front(tenant: TenantReport, width: float) -> Any:
     """The Pareto front of the settings that were tried."""
-    from processor.audit.whatif.pareto import draw
+    from processor.audit.whatif.answer import draw_front
 
     assert tenant.whatif is not None
     with canvas((width, 3.4 if width == NARROW else 3.6)) as (figure, axis):
-        draw(tenant.whatif, axis, small=width == NARROW)
+        draw_front(tenant.whatif, axis, small=width == NARROW)
         axis.set_ylim(0, max(axis.get_ylim()[1], HEADROOM * axis.dataLim.y1, 0.01))
         axis.grid(True, axis="both")
         return figure

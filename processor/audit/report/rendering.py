@@ -1,18 +1,23 @@
-"""The page itself: one file, nothing from elsewhere, every name escaped."""
+"""The report as one HTML file, which needs nothing from elsewhere, and as CSV rows for table programs."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from processor.audit.whatif.tables import short, shown
+import msgspec
+
+from processor.audit.whatif.answer import figure_rows, number, plain, short, shown
 from processor.core.errors import GForceError
-from processor.telemetry.figures import EQUALIZED_ODDS, METRICS
+from processor.telemetry.figures import EQUALIZED_ODDS, METRICS, Estimate
 
 from . import charts, words
-from .configuration import flattened
-from .data import ReportData, TenantReport
+from .data import Moment, ReportData, TenantReport
+from .words import delay_names, flattened
 
 FOLDER = Path(__file__).parent
 MOST_DETAILED = 25
@@ -100,3 +105,173 @@ def _both(draw: Any, tenant: TenantReport, name: str, title: str, description: s
         Markup(charts.inline(draw(tenant, charts.WIDE), name, title, description)),
         Markup(charts.inline(draw(tenant, charts.NARROW), f"{name}-n", title, description)),
     )
+
+
+COLUMNS = (
+    *("tenant", "section", "figure", "since", "until", "group", "label", "expert", "setting"),
+    *("n", "value", "lower", "upper", "text"),
+)
+
+
+class FigureRow(msgspec.Struct, kw_only=True):
+    tenant: str = ""
+    section: str
+    figure: str
+    since: str = ""
+    until: str = ""
+    group: str = ""
+    label: str = ""
+    expert: str = ""
+    setting: str = ""
+    n: int | str = ""
+    value: float | int | str = ""
+    lower: float | str = ""
+    upper: float | str = ""
+    text: str = ""
+
+    def cells(self) -> list[str]:
+        return [_cell(getattr(self, name)) for name in COLUMNS]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return number(value)
+    return plain(value) if isinstance(value, str) else str(value)
+
+
+def write_csv(report: ReportData, file: IO[str]) -> None:
+    writer = csv.writer(file)
+    writer.writerow(COLUMNS)
+    for row in report_rows(report):
+        writer.writerow(row.cells())
+
+
+def report_rows(report: ReportData) -> Iterator[FigureRow]:
+    found = report.verification
+    yield FigureRow(section="report", figure="source", text=report.source)
+    yield FigureRow(section="report", figure="version", text=report.version)
+    yield FigureRow(section="report", figure="created", text=report.created)
+    yield FigureRow(section="verification", figure="verdict", text=found.verdict)
+    for name in ("batches", "recomputed", "requests", "feedback", "decisions", "dead_letters", "alerts"):
+        yield FigureRow(section="verification", figure=name, value=getattr(found, name))
+    for one in report.coverage:
+        yield FigureRow(
+            section="coverage", figure=f"partition {one.partition}", n=one.of, value=one.batches, text=one.why
+        )
+    for finding in found.findings:
+        yield FigureRow(
+            section="finding", figure=finding.kind, n=finding.count, text=f"{finding.place}: {finding.text}"
+        )
+    for letter in report.dead_letters:
+        yield FigureRow(section="dead letters", figure=letter.reason, value=letter.count, text=letter.example)
+    for tenant in report.tenants:
+        yield from _tenant_rows(tenant)
+
+
+def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
+    figures = tenant.figures
+    name = figures.name
+    yield FigureRow(tenant=name, section="fairness", figure="statement", text=tenant.statement.text)
+    yield FigureRow(tenant=name, section="fairness", figure="attainable_gap", value=figures.attainable)
+    yield FigureRow(tenant=name, section="fairness", figure="regret", value=figures.regret)
+    yield FigureRow(tenant=name, section="fairness", figure="tolerance", value=figures.tolerance)
+    for window in figures.windows[:1]:
+        whole = Moment(
+            since=tenant.first,
+            until=tenant.last,
+            labels=window.labels,
+            gaps=window.gaps,
+            rates=window.rates,
+            group_error=window.group_error,
+        )
+        yield from _moment_rows(name, "labels in part" if tenant.partial else "all labels", whole)
+    for moment in tenant.so_far:
+        yield from _moment_rows(name, "so far", moment, rates=False)
+    for moment in tenant.stretches:
+        yield from _moment_rows(name, "stretch", moment)
+    for tally, count in sorted(figures.tally.items()):
+        yield FigureRow(tenant=name, section="counts", figure=tally, value=count)
+    for figure in ("assumed", "waiting", "without"):
+        yield FigureRow(tenant=name, section="labels", figure=figure, value=getattr(tenant.label_counts, figure))
+    for bucket, count in zip(delay_names(), figures.delays, strict=False):
+        yield FigureRow(tenant=name, section="label delays", figure=bucket, value=count)
+    for expert in tenant.experts:
+        for group, count in expert.decisions.items():
+            yield FigureRow(
+                tenant=name, section="experts", figure="decisions", group=group, expert=expert.expert, value=count
+            )
+        yield _estimated(
+            FigureRow(tenant=name, section="experts", figure="error_rate", expert=expert.expert, n=expert.labelled),
+            expert.error,
+        )
+    for alert in tenant.alerts:
+        text = f"{alert.text} {alert.evidence}".strip()
+        yield FigureRow(
+            tenant=name, section="alerts", figure=f"{alert.kind} {alert.state}", since=_iso(alert.at), text=text
+        )
+    for config in tenant.configs:
+        yield FigureRow(
+            tenant=name, section="configuration", figure=config.digest, since=_iso(config.at), text=config.canonical
+        )
+    for sample in tenant.samples:
+        yield FigureRow(
+            tenant=name,
+            section="samples",
+            figure=sample.id,
+            since=_iso(sample.at),
+            group=sample.group,
+            label=sample.label or "",
+            expert=sample.expert or "",
+            text=sample.decision,
+        )
+    if tenant.whatif:
+        yield from _whatif_rows(tenant)
+
+
+def _moment_rows(tenant: str, section: str, moment: Moment, rates: bool = True) -> Iterator[FigureRow]:
+    place = {"tenant": tenant, "section": section, "since": _iso(moment.since), "until": _iso(moment.until)}
+    for metric, gap in moment.gaps.items():
+        yield _estimated(FigureRow(figure=f"gap_{metric}", n=moment.labels, **place), gap)
+    if rates:
+        for cell in moment.rates:
+            row = FigureRow(figure="error_rate", group=cell.group, label=cell.label, n=cell.n, **place)
+            yield _estimated(row, cell.rate)
+        for group, error in moment.group_error.items():
+            yield _estimated(FigureRow(figure="group_error_rate", group=group, n="", **place), error)
+
+
+def _whatif_rows(tenant: TenantReport) -> Iterator[FigureRow]:
+    from processor.audit.whatif.answer import WhatIf
+
+    assert tenant.whatif is not None
+    answer = WhatIf(
+        decisions=0, reproduced=0, findings=0, tenants=[tenant.whatif], front={}, dominating={}, outstanding={}
+    )
+    for name, setting, figure, group, label, n, value, lower, upper in figure_rows(answer):
+        yield FigureRow(
+            tenant=_unquoted(name),
+            section="what-if",
+            figure=figure,
+            group=_unquoted(group),
+            label=_unquoted(label),
+            setting=_unquoted(setting),
+            n=int(n),
+            value=float(value or "nan"),
+            lower=float(lower or "nan"),
+            upper=float(upper or "nan"),
+        )
+
+
+def _unquoted(text: str) -> str:
+    """``figure_rows`` has made names safe already, and ``cells`` will do it again."""
+    return text[1:] if plain(text[1:]) == text else text
+
+
+def _estimated(row: FigureRow, estimate: Estimate) -> FigureRow:
+    row.value = estimate.value
+    row.lower, row.upper = ("", "") if isnan(estimate.lower) else (estimate.lower, estimate.upper)
+    return row
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(timespec="milliseconds") if milliseconds else ""

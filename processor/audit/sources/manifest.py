@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .compression import Compression
+from .line_files import Compression
 from .source import MANIFEST, RecordingError, Role
 
 if TYPE_CHECKING:

@@ -64,8 +64,7 @@ def open_source(paths: Sequence[Path], topics: Mapping[Role, str] | None = None)
     ``topics`` names the topics of plain files, where their names do not tell. Plain files are first taken apart by
     topic and partition into a temporary folder, because they may hold them in any mixture.
     """
-    from .plain_files import found_files, spooled
-    from .recorded import RecordedSource
+    from .file_sources import RecordedSource, found_files, spooled
 
     if len(paths) == 1 and (paths[0] / MANIFEST).is_file():
         yield RecordedSource(paths[0])

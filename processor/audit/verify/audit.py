@@ -12,18 +12,15 @@ import msgspec
 
 from processor import __version__
 from processor.audit.replay.findings import Finding, NotAuditableError
-from processor.audit.replay.pool import Progress, in_processes
+from processor.audit.replay.replay import Progress, in_processes
+from processor.audit.sources.file_sources import RecordedSource
 from processor.audit.sources.manifest import verify_manifest
-from processor.audit.sources.recorded import RecordedSource
 from processor.audit.sources.source import Source
-from processor.config import Config
 from processor.core.errors import InvalidInputError
 from processor.core.stream.identity import Identity
-from processor.ports.codec import Codec
 
 from .partition import audit_partitions
-from .result import AuditOptions, PartitionAudit
-from .scope import Share, draws_verified, end_verified
+from .result import AuditOptions, PartitionAudit, Share, draws_verified, end_verified
 
 Verdict = Literal["verified", "differences", "not auditable"]
 EXIT: dict[Verdict, int] = {"verified": 0, "differences": 1, "not auditable": 2}
@@ -60,18 +57,6 @@ class Audit(msgspec.Struct, kw_only=True):
     @property
     def exit_code(self) -> int:
         return EXIT[self.verdict]
-
-
-@dataclass(frozen=True)
-class CodecOf:
-    """How to read other formats than JSON; made anew in every process."""
-
-    config: Config
-
-    def __call__(self) -> Codec | None:
-        from processor.run.assembly import codec_of
-
-        return codec_of(self.config)
 
 
 @dataclass(frozen=True)

@@ -266,3 +266,32 @@ def _known(expert: str, experts: Sequence[str]) -> None:
         raise InvalidInputError(
             f'no request has a prediction of "{expert}": the experts are {one_of(experts)}.{nearest(expert, experts)}'
         )
+
+
+def read_change(
+    policy: str | None,
+    objective: str | None,
+    fairness: float | None,
+    regret: float | None,
+    eta: str | None,
+    window: str | None,
+    without: list[str] | None,
+    delay: str | None,
+) -> SettingsChange:
+    """The options of the command as one change."""
+    change = SettingsChange()
+    given = {
+        "policy": policy,
+        "objective": objective,
+        "lambda": None if fairness is None else str(fairness),
+        "lambda-regret": None if regret is None else str(regret),
+        "eta": eta,
+        "window": window,
+        "delay": delay,
+    }
+    for what, value in given.items():
+        if value is not None:
+            change = changed(change, what, value)
+    for expert in without or ():
+        change = changed(change, "without", expert)
+    return change

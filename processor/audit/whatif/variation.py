@@ -1,26 +1,121 @@
-"""One partition under one other setting, stepped batch by batch beside the record."""
+"""One partition under one other setting, stepped batch by batch beside the record.
+
+Labels may come at other times. A label belongs to the first batch whose last record (request or label, as recorded) is
+not earlier than the label's new time, as it does where both inputs are consumed together. Labels that would come
+earlier than they did must be known before they are read, so they are first stored on disk: memory stays as small as
+what waits.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from pathlib import Path
 
 import msgspec
 
 from processor.audit.replay.memory_state import MemoryState
+from processor.audit.replay.recorded_settings import RuleBook, Secrets
 from processor.audit.replay.replay import ReplayedBatch
-from processor.audit.replay.rules import RuleBook, Secrets
+from processor.audit.sources.source import Source
 from processor.core.advice import Advice
 from processor.core.errors import InvalidSettingsError
+from processor.core.events import FeedbackEvent, Limits, RejectedEventError, decode_feedback
+from processor.core.stream.entries import entry_id
 from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import DecodedBatch, advanced, due_slot, step
+from processor.core.stream.step import FEEDBACK, DecodedBatch, InputRecord, advanced, due_slot, step
 from processor.core.stream.tenant import Tenant, TenantSettings, fields_by_tenant
+from processor.ports.codec import Codec, raw_of
 
-from .label_times import LabelStore, Retimed
-from .ledger import LabelledDecision, Ledger
-from .outcomes import TenantRun, count
-from .settings import SettingsChange
+from .outcomes import LabelledDecision, Ledger, PairedCases, TenantRun, count
+from .settings import LabelDelay, SettingsChange
+
+AT_ONCE = 5_000
+ANY_SIZE = Limits(max_event_bytes=1 << 30, max_id_chars=1 << 20, max_name_chars=1 << 20)
+"""A label beyond the recorded limits finds no request that was within them."""
+Due = tuple[int, int, str, str, str]
+"""time, offset, tenant, decision id, label"""
+
+
+class LabelStore:
+    """Every label of a partition by its decision."""
+
+    def __init__(self, path: Path) -> None:
+        self._base = sqlite3.connect(path)
+        self._base.executescript(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
+            "CREATE TABLE IF NOT EXISTS labels (id BLOB, offset INTEGER, at INTEGER, label TEXT);"
+        )
+
+    def fill(self, source: Source, number: int, codec: Codec | None = None) -> None:
+        """Read the feedback once. What is no label is left out: it is none at any other time either."""
+        rows = []
+        for record in source.read("feedback", number):
+            try:
+                event = decode_feedback(raw_of(FEEDBACK, record, codec).value, ANY_SIZE)
+            except RejectedEventError:
+                continue
+            rows.append((entry_id(event.tenant, event.decision_id), record.offset, record.timestamp, event.label))
+            if len(rows) >= AT_ONCE:
+                self._add(rows)
+                rows = []
+        self._add(rows)
+        self._base.execute("CREATE INDEX IF NOT EXISTS by_id ON labels (id)")
+        self._base.commit()
+
+    def _add(self, rows: list[tuple[bytes, int, int, str]]) -> None:
+        self._base.executemany("INSERT INTO labels VALUES (?, ?, ?, ?)", rows)
+
+    def of(self, key: bytes) -> Iterator[tuple[int, int, str]]:
+        """Offset, time and label, in the order they came."""
+        return iter(self._base.execute("SELECT offset, at, label FROM labels WHERE id = ? ORDER BY offset", (key,)))
+
+    def close(self) -> None:
+        self._base.close()
+
+
+class Retimed:
+    """Replaces the labels of every batch by those that are due with it."""
+
+    def __init__(self, delay: LabelDelay, store: LabelStore) -> None:
+        self._delay, self._store = delay, store
+        self._due: list[Due] = []
+
+    def begin(self) -> None:
+        self._due = []
+
+    @property
+    def outstanding(self) -> int:
+        """Labels that have not come by the end of the record."""
+        return len(self._due)
+
+    def __call__(self, journal: JournalRecord, asked: DecodedBatch) -> DecodedBatch:
+        until = _end(journal, asked)
+        for raw, event, key in asked.requests:
+            at = _time(raw, journal)
+            for offset, came, label in self._store.of(key):
+                when = self._delay.moved(at, came if came >= 0 else at)
+                heappush(self._due, (when, offset, event.tenant, event.decision_id, label))
+        feedback = []
+        while self._due and self._due[0][0] <= until:
+            when, offset, tenant, decision_id, label = heappop(self._due)
+            raw = InputRecord(FEEDBACK, offset, when, tenant.encode(), b"")
+            feedback.append((raw, FeedbackEvent(tenant, decision_id, label), entry_id(tenant, decision_id)))
+        return replace(asked, feedback=feedback)
+
+
+def _end(journal: JournalRecord, asked: DecodedBatch) -> int:
+    """Up to when labels belong to this batch: the time of its last record; without any, its clock."""
+    return max((_time(raw, journal) for raw, _, _ in (*asked.requests, *asked.feedback)), default=journal.clock)
+
+
+def _time(raw: InputRecord, journal: JournalRecord) -> int:
+    return raw.timestamp if raw.timestamp >= 0 else journal.clock
+
 
 HIDDEN_LABELS = (
     "labels come for positive decisions only: of cases the record refused nobody knows the label, and another setting "
@@ -118,3 +213,46 @@ class Variation:
             requests = kept
         asked = replace(asked, requests=requests, feedback=feedback, refused=[], garbage=0)
         return (self.retimed(journal, asked) if self.retimed else asked), undecidable
+
+
+@dataclass
+class Pairing:
+    """Brings the two labels of a case together, at whatever times they come."""
+
+    ledger: Ledger
+    other: Variation
+    by_tenant: dict[str, PairedCases] = field(default_factory=dict)
+    _mine: dict[bytes, LabelledDecision] = field(default_factory=dict)
+    _theirs: dict[bytes, LabelledDecision] = field(default_factory=dict)
+
+    def take(
+        self,
+        mine: Sequence[LabelledDecision],
+        theirs: Sequence[LabelledDecision],
+        gone: Iterable[bytes],
+        gone_there: Iterable[bytes],
+    ) -> None:
+        for label in theirs:
+            self._theirs[label.key] = label
+        for label in mine:
+            partner = self._theirs.pop(label.key, None)
+            if partner is not None:
+                self._pair(label, partner)
+            elif label.key in self.other.ledger.waiting:
+                self._mine[label.key] = label
+        for label in theirs:
+            if label.key not in self._theirs:
+                continue
+            partner = self._mine.pop(label.key, None)
+            if partner is not None:
+                self._pair(partner, self._theirs.pop(label.key))
+            elif label.key not in self.ledger.waiting:
+                del self._theirs[label.key]  # the record never has a label for it
+        for key in gone:
+            self._theirs.pop(key, None)
+        for key in gone_there:
+            self._mine.pop(key, None)
+
+    def _pair(self, mine: LabelledDecision, theirs: LabelledDecision) -> None:
+        if mine.truth == theirs.truth:  # one may have expired into another label
+            self.by_tenant.setdefault(mine.made.tenant, PairedCases()).add(mine, theirs)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
+from processor.core.errors import InvalidInputError
 from processor.operations.operator_output import say
 from processor.telemetry.figures import EQUALIZED_ODDS
 from processor.terminal import terminal, with_whole_words
 
+from .answer import ROW_COLUMNS, WhatIf, conclusion, figure_rows, plottable, reproduction, save_front, short, shown
 from .figures import UNKNOWN, SettingFigures, TenantAnswer
 from .settings import RECORDED
-from .tables import WhatIf, conclusion, reproduction, short, shown
 
 COLUMNS = ("setting", "gap", "expected", "change of gap", "loss", "expected", "change of loss", "regret", "")
 WIDE = 110
@@ -103,3 +105,26 @@ def _rates(one: SettingFigures) -> Iterator[tuple[str, ...]]:
         cells = [cell for cell in one.rates if cell.label == label]
         by_group = ", ".join(f"{cell.group} {short(cell.rate.value)} of {cell.n}" for cell in cells)
         yield _name(one), escape(label), escape(by_group)
+
+
+def write_rows(answer: WhatIf, path: Path) -> None:
+    """All figures as CSV."""
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(ROW_COLUMNS)
+            writer.writerows(figure_rows(answer))
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot write {path}: {error.strerror}. Name a file in a folder that exists."
+        ) from None
+
+
+def save_pictures(answer: WhatIf, folder: Path) -> list[Path]:
+    """A picture of the Pareto front of each tenant, as PNG and SVG."""
+    return [
+        path
+        for number, one in enumerate(answer.tenants, start=1)
+        if len(plottable(one)) > 1
+        for path in save_front(one, folder, f"pareto-{number:03}")
+    ]

@@ -1,4 +1,4 @@
-"""The changelog: held against the journal batch by batch, and a place to start an audit from."""
+"""The changelog: compared with the journal batch by batch, and a snapshot to start an audit from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest
 from processor.core.stream.partition import HEAD, partition_from_fields
 from processor.ports.log import Record
 
-from .chain import Chain, ChainLink, journal_record
 from .findings import Finding, NotAuditableError
+from .journal_chain import Chain, ChainLink, journal_record
 from .memory_state import MemoryState, boundaries
+from .recorded_settings import RuleBook, Secrets
 from .replay import Start
-from .rules import RuleBook, Secrets
 
 FROZEN = (
     "the changelog at hand ends before the journal. Earlier versions left it so where it had been trimmed between two "

@@ -1,4 +1,4 @@
-"""Which rules a tenant was under, from the journal; and the seeds, from whoever keeps them."""
+"""The settings of each tenant, from the journal; and the seeds, from outside the record."""
 
 from __future__ import annotations
 

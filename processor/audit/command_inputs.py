@@ -1,25 +1,29 @@
-"""What the commands on records share: where to read, the seeds, and how partitions and heads are written."""
+"""What the commands on records share: the options, the opened source with its seeds, and progress bars."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from processor.config import Config
 from processor.core.errors import InvalidInputError
 from processor.operations.options import loaded
+from processor.ports.codec import Codec
 from processor.run.run_command import ConfigFile
+from processor.terminal import terminal
 
-from .replay.rules import Secrets
-from .sources.source import Source, open_source
-from .verify.audit import CodecOf
+from .replay.recorded_settings import Secrets
+from .sources.source import Role, Source, open_source
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 Recording = Annotated[
     list[Path] | None,
@@ -38,6 +42,18 @@ SeedFile = Annotated[
 ]
 
 __all__ = ["ConfigFile", "OpenedSource", "Recording", "SeedFile", "head_lines", "opened", "partition_numbers"]
+
+
+@dataclass(frozen=True)
+class CodecOf:
+    """How to read other formats than JSON; made anew in every process."""
+
+    config: Config
+
+    def __call__(self) -> Codec | None:
+        from processor.run.assembly import codec_of
+
+        return codec_of(self.config)
 
 
 @dataclass(frozen=True)
@@ -105,3 +121,57 @@ def head_lines(heads: list[str] | None) -> list[str]:
             raise InvalidInputError(f"the file of heads {text} cannot be read: {error.strerror}") from None
         found += [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return found
+
+
+INPUTS: tuple[Role, ...] = ("requests", "feedback")
+
+
+@contextmanager
+def bars() -> Iterator[Progress]:
+    """Room for bars, which are gone at the end."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=terminal(stderr=True), transient=True) as progress:
+        yield progress
+
+
+@contextmanager
+def advancing(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """One bar; gives what moves it on by so many."""
+    with bars() as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda steps: progress.advance(task, steps)
+
+
+@contextmanager
+def input_records(source: Source, partitions: tuple[int, ...] | None = None) -> Iterator[Callable[[int], None]]:
+    """One bar; gives what is told how many input records have been read."""
+    with bars() as progress:
+        task = progress.add_task("input records", total=inputs_in(source, partitions))
+        yield lambda read: progress.update(task, completed=read)
+
+
+@contextmanager
+def steps(source: Source) -> Iterator[Callable[[str], Callable[[int], None]]]:
+    """A bar for each step; every step reads all input records."""
+    total = inputs_in(source)
+    with bars() as progress:
+
+        def step(what: str) -> Callable[[int], None]:
+            task = progress.add_task(what, total=total)
+            return lambda read: progress.update(task, completed=read)
+
+        yield step
+
+
+def inputs_in(source: Source, partitions: tuple[int, ...] | None = None) -> int | None:
+    """About how many input records there are: offsets covered, where that is known."""
+    total = 0
+    for role in INPUTS:
+        for number in source.partitions(role) if partitions is None else partitions:
+            bounds = source.bounds(role, number)
+            if bounds is None:
+                return None
+            total += bounds[1] - bounds[0]
+    return total

@@ -1,21 +1,23 @@
-"""One reading of a partition for what a report shows beyond the verdict: figures over time, alerts, who decided."""
+"""One reading of a partition for what a report shows: figures over time, alerts, who decided, and coverage."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+import msgspec
+import numpy as np
+
 from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.pool import Progress
-from processor.audit.replay.recorded_draws import drawn_by_record, without_seed
-from processor.audit.replay.replay import Replay, ReplayedBatch
-from processor.audit.replay.rules import RuleBook, Secrets
-from processor.audit.sources.source import RecordingError, Source
-from processor.audit.verify.decisions import Decisions
-from processor.audit.whatif.ledger import LabelledDecision, Ledger, RecordedDecision
+from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.replay.replay import Progress, Replay, ReplayedBatch
+from processor.audit.sources.source import RecordingError, Role, Source
+from processor.audit.verify.decisions import Decisions, drawn_by_record, without_seed
+from processor.audit.verify.result import PartitionAudit
+from processor.audit.whatif.outcomes import LabelledDecision, Ledger, RecordedDecision
 from processor.core.alerts.alert_events import AlertEvent
 from processor.core.learner.axes import Axes
 from processor.core.learner.cases import Drawn
@@ -26,6 +28,9 @@ from processor.core.stream.partition import Partition
 from processor.core.stream.step import REQUESTS, DecodedBatch
 from processor.core.stream.tenant import Tenant
 from processor.ports.codec import Codec
+from processor.telemetry.window_figures import window_figures
+
+from .data import Coverage, LaterAlert, Moment
 
 MOST_POINTS = 160
 MOST_ALERTS = 200
@@ -259,3 +264,152 @@ class _Collecting:
 def _nothing(tenant: str, decision_id: str) -> RecordedDecision:
     """Stands for a decision until it is known."""
     return RecordedDecision(tenant, decision_id, "", "", None, {})
+
+
+MOST_SO_FAR = 80
+MOST_STRETCHES = 12
+LABELS_PER_STRETCH = 80
+LEAST_LABELS = 30
+"""Before these the gap of all labels so far says nothing."""
+
+
+def cumulative(seen: TenantCollection) -> list[Moment]:
+    """All labels until then, at up to ``MOST_SO_FAR`` moments."""
+    tenant, points = seen.tenant, _aligned(seen)
+    if tenant is None or not points:
+        return []
+    enough = [one for one in points if int(one[1].seen.sum()) >= LEAST_LABELS]
+    points = enough or points
+    chosen = sorted({round(i) for i in np.linspace(0, len(points) - 1, min(MOST_SO_FAR, len(points)))})
+    start = seen.first or points[0][0]
+    return _moments(tenant, [(start, points[i][0], points[i][1].outcomes, points[i][1].seen) for i in chosen])
+
+
+def intervals(seen: TenantCollection) -> list[Moment]:
+    """The time cut into stretches with about as many labels each."""
+    tenant, points = seen.tenant, _aligned(seen)
+    if tenant is None or not points:
+        return []
+    joined = np.array([int(counters.seen.sum()) for _, counters in points])
+    count = int(max(1, min(MOST_STRETCHES, joined[-1] // LABELS_PER_STRETCH)))
+    ends = sorted({int(np.searchsorted(joined, joined[-1] * (k + 1) / count)) for k in range(count)})
+    parts, since, before = [], seen.first or points[0][0], None
+    for end in ends:
+        until, counters = points[end]
+        outcomes = counters.outcomes - (before.outcomes if before is not None else 0)
+        labels = counters.seen - (before.seen if before is not None else 0)
+        parts.append((since, until, outcomes, labels))
+        since, before = until, counters
+    return _moments(tenant, parts)
+
+
+def _aligned(seen: TenantCollection) -> list[tuple[int, Counters]]:
+    """Counters of all moments under the names of the last."""
+    if seen.tenant is None:
+        return []
+    axes = seen.tenant.learner.state.axes
+    return [(at, counters.regrown(old, axes)) for at, old, counters in seen.points]
+
+
+def _moments(tenant: Tenant, parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]]) -> list[Moment]:
+    outcomes = np.stack([one for _, _, one, _ in parts])
+    seen = np.stack([one for _, _, _, one in parts])
+    found = window_figures([tenant], outcomes, seen, [[("", since) for since, *_ in parts]])
+    return [
+        Moment(
+            since=since,
+            until=until,
+            labels=figures[0].labels,
+            gaps=figures[0].gaps,
+            rates=figures[0].rates,
+            group_error=figures[0].group_error,
+        )
+        for (since, until, _, _), figures in zip(parts, found, strict=True)
+    ]
+
+
+NO_JOURNAL = "there is no journal of it"
+
+
+def covered(
+    source: Source, audits: Sequence[PartitionAudit], collections: Sequence[Collection], wanted: frozenset[str]
+) -> list[Coverage]:
+    """Every partition with one of the tenants ``wanted`` (none: all of them), and how far its figures go."""
+    audit_of = {one.partition: one for one in audits}
+    seen = {one.number: one for one in collections}
+    found = []
+    for number in sorted({*audit_of, *seen, *source.partitions("requests")}):
+        audit, collection = audit_of.get(number), seen.get(number, Collection(number))
+        if wanted and number not in seen and audit is not None and audit.batches:
+            continue  # none of them belongs there
+        batches = _there_were(audit) if audit else 0
+        if collection.batches >= batches > 0 and not collection.ended:
+            found.append(Coverage(partition=number, batches=collection.batches, of=batches, until=collection.until))
+            continue
+        one = _in_part(source, collection, batches, audit, wanted)
+        if one.missing or one.tenants or (one.of and not wanted):
+            found.append(one)
+    return found
+
+
+def _in_part(
+    source: Source, collection: Collection, batches: int, audit: PartitionAudit | None, wanted: frozenset[str]
+) -> Coverage:
+    decided = _tenants(source, "decisions", source.partitions("decisions")) if source.has("decisions") else None
+    asked = _tenants(source, "requests", [collection.number])
+    there = asked if decided is None else asked & decided
+    there = there & wanted if wanted else there
+    shown = {name for name, tenant in collection.tenants.items() if tenant.tenant is not None}
+    ends = [finding.text for finding in audit.findings if finding.kind == "end-missing"] if audit else []
+    why = collection.ended or next(iter(ends), "") or (audit.not_auditable if audit else "") or NO_JOURNAL
+    return Coverage(
+        partition=collection.number,
+        batches=collection.batches,
+        of=max(batches, collection.batches),
+        until=collection.until,
+        why=why,
+        tenants=sorted(shown),
+        missing=sorted(there - shown),
+        later_alerts=list(_later_alerts(source, there | shown, collection.until)),
+    )
+
+
+def _there_were(audit: PartitionAudit) -> int:
+    """Batches of the journal, and those after its end that something else speaks of."""
+    last = audit.lineages[-1] if audit.lineages else None
+    reached = last.last if last else 0
+    beyond = [
+        finding.batch - (reached if last and finding.lineage in ("", last.name) else 0)
+        for finding in audit.findings
+        if finding.kind == "end-missing" and finding.batch is not None
+    ]
+    return audit.batches + max(beyond, default=0)
+
+
+def _tenants(source: Source, role: Role, partitions: Iterable[int]) -> set[str]:
+    found: set[bytes] = set()
+    for number in partitions:
+        try:
+            found.update(record.key for record in source.read(role, number) if record.key)
+        except RecordingError:
+            continue  # the audit says so
+    return {key.decode(errors="replace") for key in found}
+
+
+def _later_alerts(source: Source, tenants: set[str], until: int) -> Iterator[LaterAlert]:
+    """What the topic of alerts holds of the time that could not be recomputed."""
+    for number in source.partitions("alerts"):
+        try:
+            for record in source.read("alerts", number):
+                alert = _alert(record.value)
+                if alert is not None and alert.at > until and alert.tenant in tenants:
+                    yield LaterAlert(tenant=alert.tenant, at=alert.at, kind=alert.kind, state=alert.state)
+        except RecordingError:
+            continue
+
+
+def _alert(value: bytes | None) -> AlertEvent | None:
+    try:
+        return msgspec.json.decode(value or b"", type=AlertEvent)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
