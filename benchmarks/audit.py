@@ -34,7 +34,7 @@ from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.sources.source import ROLES, Role, open_source
 from processor.audit.verify.audit import audit
-from processor.audit.verify.partition import few_collections
+from processor.audit.verify.partition import rare_garbage_collection
 from processor.audit.verify.result import AuditOptions
 from processor.core.events import decode_decision
 from processor.service.worker import LoopSettings
@@ -73,7 +73,7 @@ def make(count: int, folder: Path) -> None:
 def lines(folder: Path) -> int:
     """Read every line of every topic."""
     counts: Counter[Role] = Counter()
-    with open_source([folder / "recording"]) as source, few_collections():
+    with open_source([folder / "recording"]) as source, rare_garbage_collection():
         for role in ROLES:
             for number in source.partitions(role):
                 counts[role] += sum(1 for _ in source.read(role, number))
@@ -90,7 +90,7 @@ class WithoutLearner(Replay):
 def parse(folder: Path) -> int:
     """All that the audit makes of the record before it learns anything; outputs are decoded and not compared."""
     inputs = 0
-    with open_source([folder / "recording"]) as source, few_collections():
+    with open_source([folder / "recording"]) as source, rare_garbage_collection():
         for number in source.partitions():
             replay = WithoutLearner(source, number)
             if any(batch.findings for batch in replay.batches()):

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from processor.audit.command_inputs import OpenedSource
-from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
 from processor.audit.report.build import ReportRequest, build_report, write_report
 from processor.audit.sources.file_sources import RecordedSource
 from processor.audit.whatif.figures import SettingFigures
@@ -97,7 +97,7 @@ def _run(data_dir: Path, out: Path, steps: int, split: int) -> bool:
 
 
 def _rules(place: OpenedSource):  # type: ignore[no-untyped-def]
-    book = RuleBook(place.secrets)
+    book = RecordedSettings(place.secrets)
     for record in place.source.read("journal", 0):
         journal = JournalRecord.decode(record.value or b"")
         book.configs.update(journal.configs)

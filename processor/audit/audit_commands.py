@@ -9,7 +9,16 @@ import typer
 
 from processor.operations.options import AsJson
 
-from .command_inputs import ConfigFile, Recording, SeedFile, head_lines, input_records, opened, partition_numbers, steps
+from .command_inputs import (
+    ConfigFile,
+    Recording,
+    SeedFile,
+    input_progress,
+    open_record,
+    parse_partitions,
+    read_head_lines,
+    step_progress,
+)
 
 AUDIT_CODES = "\n\nExit codes: 0 verified, 1 differences found, 2 not auditable (the reason is told), or wrong use."
 
@@ -43,20 +52,20 @@ def audit(
     """
     from .replay.findings import NotAuditableError
     from .verify import audit as auditing
-    from .verify.audit_output import document, report
+    from .verify.audit_output import print_audit, print_audit_json
     from .verify.result import AuditOptions
 
     start = from_batch if from_batch is not None else 0 if from_snapshot else None
     try:
-        with opened(recording, config, seed_file) as place:
-            options = AuditOptions(place.secrets, auditing.heads(head_lines(head)), start, place.codec)
-            chosen = partition_numbers(partitions) if partitions else None
-            with input_records(place.source, chosen) as progress:
+        with open_record(recording, config, seed_file) as place:
+            options = AuditOptions(place.secrets, auditing.parse_heads(read_head_lines(head)), start, place.codec)
+            chosen = parse_partitions(partitions) if partitions else None
+            with input_progress(place.source, chosen) as progress:
                 found = auditing.audit(place.source, options, chosen, processes, progress)
     except NotAuditableError as reason:
         typer.echo(f"not auditable: {reason}", err=True)
         raise typer.Exit(2) from None
-    document(found, place.where) if as_json else report(found, place.where)
+    print_audit_json(found, place.where) if as_json else print_audit(found, place.where)
     raise typer.Exit(found.exit_code)
 
 
@@ -78,22 +87,22 @@ def explain(
 
     Recomputes the tenant's partition up to the decision, so it is no better than the record: run an audit to know that.
     """
-    from .explain.explain import explained
-    from .explain.explain_output import document, tell
+    from .explain.explain import explain_decision
+    from .explain.explain_output import document, print_explanation
     from .replay.findings import NotAuditableError
 
     if not tenant:
         raise typer.BadParameter("name the tenant with --tenant: ids are its own")
     try:
-        with opened(recording, config, seed_file) as place:
-            found = explained(place.source, tenant, decision_id, place.secrets, place.codec)
+        with open_record(recording, config, seed_file) as place:
+            found = explain_decision(place.source, tenant, decision_id, place.secrets, place.codec)
     except NotAuditableError as reason:
         typer.echo(f"cannot be explained: {reason}", err=True)
         raise typer.Exit(2) from None
     if found is None:
         typer.echo(f'there is no decision "{decision_id}" of tenant "{tenant}" in {place.where}', err=True)
         raise typer.Exit(1)
-    document(found) if as_json else tell(found)
+    document(found) if as_json else print_explanation(found)
     if found.differences:
         raise typer.Exit(1)
 
@@ -141,14 +150,16 @@ def whatif(
 
     from .replay.findings import NotAuditableError
     from .whatif.settings import Sweep, read_change
-    from .whatif.whatif import asked
-    from .whatif.whatif_output import save_pictures, tell, write_rows
+    from .whatif.whatif import answer_whatif
+    from .whatif.whatif_output import print_answer, save_pictures, write_rows
 
     base = read_change(policy, objective, fairness, regret, eta, window, without, delay)
     sweeps = [Sweep.read(text) for text in sweep or ()]
     try:
-        with opened(recording, config, seed_file) as place, input_records(place.source) as progress:
-            answer = asked(place.source, place.secrets, base, sweeps, tenant or (), place.codec, processes, progress)
+        with open_record(recording, config, seed_file) as place, input_progress(place.source) as progress:
+            answer = answer_whatif(
+                place.source, place.secrets, base, sweeps, tenant or (), place.codec, processes, progress
+            )
     except NotAuditableError as reason:
         typer.echo(f"cannot be answered: {reason}", err=True)
         raise typer.Exit(2) from None
@@ -158,7 +169,7 @@ def whatif(
     if as_json:
         document(answer)
     else:
-        tell(answer, pictures)
+        print_answer(answer, pictures)
     asked_for = [one for tenant in answer.tenants for one in tenant.settings]
     if asked_for and all(one.refused for one in asked_for):
         raise typer.Exit(2)
@@ -203,18 +214,18 @@ def report(
     from .replay.findings import NotAuditableError
     from .report.build import ReportRequest, build_report, write_report
     from .report.data import Redaction
-    from .verify.audit import EXIT
+    from .verify.audit import EXIT_CODES
     from .whatif.settings import Sweep
 
     wish = ReportRequest(
         tenants=tuple(tenant or ()),
-        heads=head_lines(head),
+        heads=read_head_lines(head),
         sweeps=tuple(Sweep.read(text) for text in with_whatif or ()),
         redaction=Redaction(redact_key) if redact or redact_key else None,
         processes=processes,
     )
     try:
-        with opened(recording, config, seed_file) as place, steps(place.source) as step:
+        with open_record(recording, config, seed_file) as place, step_progress(place.source) as step:
             found = build_report(place, wish, step)
     except NotAuditableError as reason:
         typer.echo(f"not auditable: {reason}", err=True)
@@ -224,7 +235,7 @@ def report(
     for statement in found.statements[: found.answers]:
         say(f"{statement.title}. {statement.text}")
     verdict = found.verification.verdict
-    raise typer.Exit(EXIT[verdict])  # type: ignore[index]
+    raise typer.Exit(EXIT_CODES[verdict])  # type: ignore[index]
 
 
 def register(app: typer.Typer) -> None:

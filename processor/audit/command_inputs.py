@@ -41,11 +41,11 @@ SeedFile = Annotated[
     ),
 ]
 
-__all__ = ["ConfigFile", "OpenedSource", "Recording", "SeedFile", "head_lines", "opened", "partition_numbers"]
+__all__ = ["ConfigFile", "OpenedSource", "Recording", "SeedFile", "open_record", "parse_partitions", "read_head_lines"]
 
 
 @dataclass(frozen=True)
-class CodecOf:
+class CodecFactory:
     """How to read other formats than JSON; made anew in every process."""
 
     config: Config
@@ -65,12 +65,14 @@ class OpenedSource:
     """in words"""
 
     @property
-    def codec(self) -> CodecOf | None:
-        return CodecOf(self.config) if self.config is not None and self.config.avro.registry else None
+    def codec(self) -> CodecFactory | None:
+        return CodecFactory(self.config) if self.config is not None and self.config.avro.registry else None
 
 
 @contextmanager
-def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Path | None) -> Iterator[OpenedSource]:
+def open_record(
+    recording: Sequence[Path] | None, config: Path | None, seed_file: Path | None
+) -> Iterator[OpenedSource]:
     """A record to read, and the seeds that were given for it. Without a recording it is read from Kafka."""
     secrets = Secrets.of_file(seed_file) if seed_file else Secrets()
     settings: Config | None = None
@@ -92,10 +94,10 @@ def opened(recording: Sequence[Path] | None, config: Path | None, seed_file: Pat
     yield OpenedSource(found, secrets, settings, f"Kafka at {settings.kafka.bootstrap_servers}")
 
 
-def partition_numbers(texts: Sequence[str]) -> tuple[int, ...] | None:
+def parse_partitions(texts: Sequence[str]) -> tuple[int, ...] | None:
     """Partition numbers: "0,2,5-7".
 
-    >>> partition_numbers(["0,2", "5-7"])
+    >>> parse_partitions(["0,2", "5-7"])
     (0, 2, 5, 6, 7)
     """
     found: set[int] = set()
@@ -107,7 +109,7 @@ def partition_numbers(texts: Sequence[str]) -> tuple[int, ...] | None:
     return tuple(sorted(found)) or None
 
 
-def head_lines(heads: list[str] | None) -> list[str]:
+def read_head_lines(heads: list[str] | None) -> list[str]:
     """Heads as given, or the lines of the files that were given instead."""
     found: list[str] = []
     for text in heads or ():
@@ -123,11 +125,11 @@ def head_lines(heads: list[str] | None) -> list[str]:
     return found
 
 
-INPUTS: tuple[Role, ...] = ("requests", "feedback")
+INPUT_ROLES: tuple[Role, ...] = ("requests", "feedback")
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
+def progress_bars() -> Iterator[Progress]:
     """Room for bars, which are gone at the end."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -137,26 +139,26 @@ def bars() -> Iterator[Progress]:
 
 
 @contextmanager
-def advancing(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """One bar; gives what moves it on by so many."""
-    with bars() as progress:
+    with progress_bars() as progress:
         task = progress.add_task(what, total=total)
         yield lambda steps: progress.advance(task, steps)
 
 
 @contextmanager
-def input_records(source: Source, partitions: tuple[int, ...] | None = None) -> Iterator[Callable[[int], None]]:
+def input_progress(source: Source, partitions: tuple[int, ...] | None = None) -> Iterator[Callable[[int], None]]:
     """One bar; gives what is told how many input records have been read."""
-    with bars() as progress:
-        task = progress.add_task("input records", total=inputs_in(source, partitions))
+    with progress_bars() as progress:
+        task = progress.add_task("input records", total=count_inputs(source, partitions))
         yield lambda read: progress.update(task, completed=read)
 
 
 @contextmanager
-def steps(source: Source) -> Iterator[Callable[[str], Callable[[int], None]]]:
+def step_progress(source: Source) -> Iterator[Callable[[str], Callable[[int], None]]]:
     """A bar for each step; every step reads all input records."""
-    total = inputs_in(source)
-    with bars() as progress:
+    total = count_inputs(source)
+    with progress_bars() as progress:
 
         def step(what: str) -> Callable[[int], None]:
             task = progress.add_task(what, total=total)
@@ -165,10 +167,10 @@ def steps(source: Source) -> Iterator[Callable[[str], Callable[[int], None]]]:
         yield step
 
 
-def inputs_in(source: Source, partitions: tuple[int, ...] | None = None) -> int | None:
+def count_inputs(source: Source, partitions: tuple[int, ...] | None = None) -> int | None:
     """About how many input records there are: offsets covered, where that is known."""
     total = 0
-    for role in INPUTS:
+    for role in INPUT_ROLES:
         for number in source.partitions(role) if partitions is None else partitions:
             bounds = source.bounds(role, number)
             if bounds is None:

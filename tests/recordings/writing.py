@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from processor import __version__
-from processor.audit.sources.line_files import Compression, compressed, encoded, line_of
+from processor.audit.sources.line_files import Compression, compress, encode_lines, record_line
 from processor.audit.sources.manifest import AnchorEntry, FileEntry, Manifest, RangeEntry, RecordingRequest, save
 from processor.audit.sources.source import ROLES
 
@@ -20,8 +20,8 @@ def write_recording(source: MemorySource, folder: Path, compression: Compression
     for (role, number), records in sorted(source.records.items()):
         topic = source.topic(role)
         name = f"{topic}-{number}.jsonl" + (".zst" if compression == "zstd" else "")
-        data = encoded(line_of(record) for record in records)
-        data = data if compression == "none" else compressed(data, compression)
+        data = encode_lines(record_line(record) for record in records)
+        data = data if compression == "none" else compress(data, compression)
         start, end = source.limits.get((role, number), (0, 0))
         files = []
         if records:
@@ -61,6 +61,8 @@ def write_plain(source: MemorySource, folder: Path) -> list[Path]:
     for role in ROLES:
         records = [r for (there, _), kept in source.records.items() if there == role for r in kept]
         path = folder / f"{source.topic(role)}.jsonl"
-        path.write_bytes(encoded(line_of(record) for record in sorted(records, key=lambda r: (r.offset, r.partition))))
+        path.write_bytes(
+            encode_lines(record_line(record) for record in sorted(records, key=lambda r: (r.offset, r.partition)))
+        )
         paths.append(path)
     return paths

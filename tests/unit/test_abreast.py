@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from processor import config as configuration
 from processor.audit.replay import replay as replaying
 from processor.audit.replay.memory_state import MemoryState
-from processor.audit.replay.replay import MOST, Stepping, interleave_partitions
+from processor.audit.replay.replay import MAX_INTERLEAVED_PARTITIONS, Stepping, interleave_partitions
 from processor.audit.sources.source import RecordingError, Role
-from processor.audit.verify.audit import Audit, audit, shared_out
+from processor.audit.verify.audit import Audit, audit, share_partitions
 from processor.audit.verify.result import AuditOptions
 from processor.core.learner.cases import Drawn
 from processor.core.stream.identity import GENESIS, Identity
@@ -265,11 +265,11 @@ def test_progress_adds_up_to_all_that_was_read(recorded: MemorySource) -> None:
 def test_partitions_are_shared_out_by_what_they_hold(recorded: MemorySource) -> None:
     source = deepcopy(recorded)
     source.limits |= {("requests", number): (5, 5 + size) for number, size in enumerate((10, 100, 40, 50))}
-    assert shared_out(source, [0, 1, 2, 3], 2) == [[1], [3, 2, 0]]
-    assert shared_out(source, [0, 1, 2, 3], 9) == [[1], [3], [2], [0]]
+    assert share_partitions(source, [0, 1, 2, 3], 2) == [[1], [3, 2, 0]]
+    assert share_partitions(source, [0, 1, 2, 3], 9) == [[1], [3], [2], [0]]
     source.limits = {}
-    assert shared_out(source, [0, 1, 2, 3], 2) == [[0, 2], [1, 3]]
-    assert shared_out(source, [], 2) == []
+    assert share_partitions(source, [0, 1, 2, 3], 2) == [[0, 2], [1, 3]]
+    assert share_partitions(source, [], 2) == []
 
 
 # Many partitions
@@ -290,9 +290,9 @@ def test_only_some_partitions_are_under_way_at_a_time(monkeypatch: pytest.Monkey
         at_once.append(len(given))
         return [10 * one for one in given]
 
-    monkeypatch.setattr(replaying, "stepped", ten_times)
+    monkeypatch.setattr(replaying, "run_steps", ten_times)
     assert interleave_partitions(map(partition, range(50))) == [10 * number * (1 + number % 5) for number in range(50)]
     assert began == list(range(50))
-    assert max(at_once) == MOST
+    assert max(at_once) == MAX_INTERLEAVED_PARTITIONS
     assert sum(at_once) == sum(1 + number % 5 for number in range(50))
     assert interleave_partitions(map(partition, range(0))) == []

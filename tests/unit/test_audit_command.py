@@ -80,7 +80,7 @@ def test_the_command_ends_with_2_and_says_why(recorded: MemorySource, tmp_path: 
 def test_partitions_are_audited_by_processes_of_their_own(
     recorded: MemorySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("processor.audit.verify.audit.FEW", 0)
+    monkeypatch.setattr("processor.audit.verify.audit.SINGLE_PROCESS_REQUESTS", 0)
     told: list[int] = []
     found = audit(recorded, AuditOptions(SEEDS), processes=2, progress=told.append)
     assert found.verdict == "verified"

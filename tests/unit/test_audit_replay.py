@@ -6,7 +6,7 @@ from base64 import b64decode
 
 from msgspec.structs import replace
 
-from processor.audit.replay.changelog import entries, own_writes
+from processor.audit.replay.changelog import changelog_batches, own_writes
 from processor.audit.replay.memory_state import MemoryState, boundaries
 from processor.audit.replay.replay import Replay, replay
 from processor.core.settings import Prior
@@ -22,7 +22,7 @@ def test_the_writes_of_a_batch_are_told_from_the_slice_of_a_snapshot(recorded: M
     journals = [JournalRecord.decode(r.value or b"") for r in recorded.records["journal", 1]]
     by_sequence = {journal.sequence: journal for journal in journals}
     sliced = 0
-    for entry in entries(recorded, 1):
+    for entry in changelog_batches(recorded, 1):
         journal = by_sequence[entry.identity.sequence]
         own = own_writes(entry.writes, journal.previous, journal.state_digest)
         assert own is not None

@@ -42,8 +42,8 @@ def test_a_dropped_and_an_added_dead_letter_are_found(source: MemorySource) -> N
 def test_dead_letters_before_a_window_are_passed_over_however_many(
     source: MemorySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_outputs, "AHEAD", 2)
-    monkeypatch.setattr(side_outputs, "MOST_SEEN", 5)
+    monkeypatch.setattr(side_outputs, "READ_AHEAD_LETTERS", 2)
+    monkeypatch.setattr(side_outputs, "MAX_HELD_LETTERS", 5)
     for start in (None, 9):
         assert run(source, start=start).verdict == "verified"
     number, index = place(source, "dead_letters", lambda r: True)
@@ -55,8 +55,8 @@ def test_dead_letters_before_a_window_are_passed_over_however_many(
 def test_few_dead_letters_are_held_however_many_are_missing(
     source: MemorySource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_outputs, "AHEAD", 2)
-    monkeypatch.setattr(side_outputs, "MOST_SEEN", 5)
+    monkeypatch.setattr(side_outputs, "READ_AHEAD_LETTERS", 2)
+    monkeypatch.setattr(side_outputs, "MAX_HELD_LETTERS", 5)
     follows = [b.outcome.dead_letters for b in Replay(source, 0, SEEDS).batches() if b.outcome]
     journal = JournalRecord.decode(source.records["journal", 0][0].value or b"")
     source.records["dead_letters", 0] = source.records["dead_letters", 0][10:]

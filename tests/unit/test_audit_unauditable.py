@@ -8,7 +8,7 @@ import pytest
 
 from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.recorded_settings import Secrets
-from processor.audit.verify.audit import heads
+from processor.audit.verify.audit import parse_heads
 from processor.audit.verify.result import AuditOptions
 from processor.core.errors import GForceError, InvalidInputError
 from tests.recordings.stream import MemorySource
@@ -74,6 +74,6 @@ def test_a_seed_file_is_checked_without_quoting_it(tmp_path: Path) -> None:
 
 
 def test_a_head_is_written_as_it_is_printed() -> None:
-    assert heads(["3=abc:7:ff"]) == {3: "1:abc:7:ff"}
+    assert parse_heads(["3=abc:7:ff"]) == {3: "1:abc:7:ff"}
     with pytest.raises(InvalidInputError, match="is no head"):
-        heads(["abc"])
+        parse_heads(["abc"])

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from processor import config as configuration
-from processor.audit.recording.plan import RecordingOrder, Stretch, _resumed
-from processor.audit.replay.changelog import entries
+from processor.audit.recording.plan import PlannedRange, RecordingOrder, _resume
+from processor.audit.replay.changelog import changelog_batches
 from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.source import open_source
@@ -56,7 +56,7 @@ def said(folder: Path, *options: str) -> tuple[int, str]:
 
 def holed(source: MemorySource, number: int) -> tuple[int, int]:
     """Take the changelog of some batches away, up to where a snapshot begins; the offsets that are gone."""
-    found = list(entries(source, number))
+    found = list(changelog_batches(source, number))
     after = next(entry.offset for entry in found[8:] if entry.snapshot)
     before = found[2].offset
     assert after - before > 3
@@ -110,8 +110,8 @@ def test_a_recording_is_gone_on_with_after_its_changelog_was_trimmed(recorded: M
     assert entry is not None
     at, end = TopicPartition(entry.topic, 1), entry.end
     order = RecordingOrder(folder=tmp_path, topics={"changelog": entry.topic}, group="gforce")
-    stretch = Stretch("changelog", at, end + 30, end + 50)
-    work = _resumed(earlier, [stretch], {at: (end + 30, end + 50)}, earlier.cluster, order)
+    stretch = PlannedRange("changelog", at, end + 30, end + 50)
+    work = _resume(earlier, [stretch], {at: (end + 30, end + 50)}, earlier.cluster, order)
     assert [(one.since, one.until) for one in work.gone] == [(end, end + 30)]
     assert (entry.gaps, entry.end, entry.target) == ([(end, end + 30)], end + 30, end + 50)
     assert work.left == [entry]
@@ -224,7 +224,7 @@ def test_json_lists_every_finding_and_the_text_says_so(
     assert [finding["offset"] for finding in one["every_finding"]] == offsets
     assert (len(one["findings"]), one["counts"]) == (1, {"decision": 3})
     assert "(and 2 more of this kind: --json lists them)" in said(tmp_path)[1]
-    monkeypatch.setattr("processor.audit.replay.findings.LISTED", 2)
+    monkeypatch.setattr("processor.audit.replay.findings.MAX_LISTED_FINDINGS", 2)
     short = run(source).partitions[1]
     assert ([f.offset for f in short.every_finding], short.counts) == (offsets[:2], {"decision": 3})
 

@@ -6,8 +6,8 @@ from copy import deepcopy
 
 from msgspec.structs import replace
 
-from processor.audit.replay.changelog import start_at
-from processor.audit.replay.recorded_settings import RuleBook, Secrets, digest_of
+from processor.audit.replay.changelog import start_from_snapshot
+from processor.audit.replay.recorded_settings import RecordedSettings, Secrets, settings_digest
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.core.stream.journal import state_digest
 from processor.ports.log import Record
@@ -42,10 +42,10 @@ def test_the_rules_in_the_journal_are_those_of_the_configuration_to_the_last_fie
     for tenant in TENANTS:
         wanted = settings_for(tenant)
         assert wanted is not None
-        book = RuleBook(Secrets.of_config(config), limits=config.limits)
+        book = RecordedSettings(Secrets.of_config(config), limits=config.limits)
         book.configs, book.assigned = {wanted.digest: wanted.canonical}, {tenant: wanted.digest}
         assert book.settings_for(tenant) == replace(wanted, windows=book.settings_for(tenant).windows)  # type: ignore[union-attr]
-        assert digest_of(wanted.canonical) == wanted.digest
+        assert settings_digest(wanted.canonical) == wanted.digest
     assert run(recorded, Secrets.of_config(config)).verdict == "verified"
 
 
@@ -97,7 +97,7 @@ def test_a_window_without_decisions_is_verified_too(recorded: MemorySource) -> N
 
 def test_a_snapshot_that_was_tampered_with_is_noticed_where_it_is_used(source: MemorySource) -> None:
     """A counter in the state the window starts from: the first batch that touches its tenant has another digest."""
-    start, _ = start_at(source, 1, 0, SEEDS)
+    start, _ = start_from_snapshot(source, 1, 0, SEEDS)
     tenant = next(iter(start.partition.tenants.values()))
     tenant.learner.state.lifetime.labels += 1
     going = Replay(source, 1, SEEDS, start=start)

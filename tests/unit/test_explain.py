@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from processor.audit.explain.explain import explained
+from processor.audit.explain.explain import explain_decision
 from processor.audit.explain.label_history import LabelHistory
 from processor.audit.replay.recorded_settings import Secrets
 from processor.cli import app
@@ -29,7 +29,7 @@ def test_an_explanation_adds_up_to_the_recorded_probability(recorded: MemorySour
             if r.key == tenant.encode()
         ]
         for event in (made[1], made[len(made) // 2], made[-1]):
-            found = explained(recorded, tenant, event["decision_id"], SEEDS)
+            found = explain_decision(recorded, tenant, event["decision_id"], SEEDS)
             assert found is not None
             assert found.parts == event["parts"]
             explore = found.explore or 0.0
@@ -70,7 +70,7 @@ def test_what_was_learnt_later_is_told(tmp_path: Path) -> None:
     source = running.source()
 
     def later(name: str) -> LabelHistory:
-        found = explained(source, "bank", name, SEEDS)
+        found = explain_decision(source, "bank", name, SEEDS)
         assert found is not None
         return found.aftermath
 
@@ -86,11 +86,11 @@ def test_what_was_learnt_later_is_told(tmp_path: Path) -> None:
 
 def test_without_the_seed_an_explanation_has_no_draws(recorded: MemorySource) -> None:
     event = json.loads(recorded.records["decisions", 1][30].value or b"")
-    found = explained(recorded, event["tenant"], event["decision_id"], Secrets())
+    found = explain_decision(recorded, event["tenant"], event["decision_id"], Secrets())
     assert found is not None
     assert found.draws is None
     assert found.parts == event["parts"]
-    assert explained(recorded, event["tenant"], "no such decision", SEEDS) is None
+    assert explain_decision(recorded, event["tenant"], "no such decision", SEEDS) is None
 
 
 def test_the_command_explains_a_decision(recorded: MemorySource, tmp_path: Path) -> None:

@@ -15,13 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from processor.audit.recording.plan import Limit, limit_for, trimmed
-from processor.audit.recording.play import Play, played, speed_of, targets
-from processor.audit.recording.record import Series
-from processor.audit.recording.record_commands import size_of
+from processor.audit.recording.plan import Limit, limit_for, trim_files
+from processor.audit.recording.play import Play, parse_speed, play_records, target_topics
+from processor.audit.recording.record import RangeFiles
+from processor.audit.recording.record_commands import parse_size
 from processor.audit.sources import manifest as manifests
 from processor.audit.sources.file_sources import RecordedSource
-from processor.audit.sources.line_files import COMPRESSIONS, Compression, encoded, line_of, read_file, records
+from processor.audit.sources.line_files import (
+    COMPRESSIONS,
+    Compression,
+    decode_records,
+    encode_lines,
+    read_file,
+    record_line,
+)
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest, verify_manifest
 from processor.audit.sources.source import RecordingError, Role, Source, open_source
 from processor.ports.log import Headers, Record
@@ -40,8 +47,8 @@ def test_a_record_is_read_as_it_was_written(
     key: bytes | None, value: bytes | None, headers: Headers, offset: int, timestamp: int
 ) -> None:
     written = Record("eu.requests", 3, offset, timestamp, key, value, headers)
-    text = encoded([line_of(written)])
-    assert [*records(text)] == [written]
+    text = encode_lines([record_line(written)])
+    assert [*decode_records(text)] == [written]
     line = json.loads(text)
     assert ("payload" in line) != ("payload_base64" in line)
     assert ("key" in line) != ("key_base64" in line)
@@ -49,13 +56,13 @@ def test_a_record_is_read_as_it_was_written(
 
 def test_a_huge_payload_is_not_written_as_text() -> None:
     record = Record("requests", 0, 1, 2, b"bank", bytes(3 << 20))
-    assert len(encoded([line_of(record)])) < 1.4 * (3 << 20)
-    assert "payload_base64" in json.loads(encoded([line_of(record)]))
+    assert len(encode_lines([record_line(record)])) < 1.4 * (3 << 20)
+    assert "payload_base64" in json.loads(encode_lines([record_line(record)]))
 
 
 @given(contents, contents, headers)
 def test_a_line_of_kcat_gives_back_its_raw_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> None:
-    found = [*records(kcat_line("requests", 1, 5, key, value, headers))]
+    found = [*decode_records(kcat_line("requests", 1, 5, key, value, headers))]
     assert found == [Record("requests", 1, 5, 1_700_000_000_005, key, value, headers)]
 
 
@@ -95,9 +102,9 @@ def write_recording(
         topic = f"eu.{role.replace('_', '-')}"
         end = wanted[-1].offset + 1 if wanted else 0
         entry = RangeEntry(role=role, topic=topic, partition=partition, start=0, end=0, target=end)
-        series = Series(folder, entry, compression, split_size)
+        series = RangeFiles(folder, entry, compression, split_size)
         for one in wanted:
-            series.add(line_of(replace(one, topic=topic, partition=partition)), 600)
+            series.add(record_line(replace(one, topic=topic, partition=partition)), 600)
         series.close()
         entry.end = end
         ranges.append(entry)
@@ -168,10 +175,10 @@ def test_what_was_written_after_the_last_saved_manifest_is_cut_off_and_written_a
     }
     loaded = manifests.load(tmp_path)
     entry = loaded.ranges[0]
-    trimmed(tmp_path, entry)
-    series = Series(tmp_path, entry, "zstd", 40_000)
+    trim_files(tmp_path, entry)
+    series = RangeFiles(tmp_path, entry, "zstd", 40_000)
     for one in wanted[7_000:]:
-        series.add(line_of(replace(one, topic=entry.topic)), 600)
+        series.add(record_line(replace(one, topic=entry.topic)), 600)
     series.close()
     entry.target = entry.end
     manifests.save(tmp_path, loaded)
@@ -183,8 +190,8 @@ def test_a_recording_whose_last_file_was_changed_does_not_go_on(tmp_path: Path) 
     entry = write_recording(tmp_path, {("requests", 0): stream(100)}, split_size=10**9).ranges[0]
     path = tmp_path / entry.files[-1].name
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    series = Series(tmp_path, entry, "zstd", 10**9)
-    series.add(line_of(record(200)), 600)
+    series = RangeFiles(tmp_path, entry, "zstd", 10**9)
+    series.add(record_line(record(200)), 600)
     with pytest.raises(RecordingError, match="SHA-256 differs"):
         series.write()
 
@@ -368,34 +375,34 @@ def test_a_recording_is_played_in_the_order_of_time_at_the_pace_asked_for(tmp_pa
     write_recording(tmp_path, content)
     source, sent = RecordedSource(tmp_path), Sent()
     play = Play(topics={"requests": "r", "feedback": "f"}, speed=2.0, same_partitions=True)
-    counts = played(source, play, sent, clock=lambda: sent.now, sleep=sent.sleep)
+    counts = play_records(source, play, sent, clock=lambda: sent.now, sleep=sent.sleep)
     assert counts == {"requests": 5, "feedback": 1}
     assert [value for _, _, _, value, _ in sent.records] == [b"0", b"1000", b"3000", b"2000", b"4000", b"8000"]
     assert [round(when - 100, 3) for when, *_ in sent.records] == [0, 0.5, 1.5, 1.5, 2.0, 4.0]
     assert [(topic, partition) for _, topic, partition, _, _ in sent.records[:2]] == [("r", 0), ("r", 1)]
     assert [stamp for *_, stamp in sent.records][3] == 1_700_000_002_000
     fast = Sent()
-    played(source, Play(topics={"requests": "r"}, speed=0.0, keep_timestamps=False), fast, clock=lambda: fast.now)
+    play_records(source, Play(topics={"requests": "r"}, speed=0.0, keep_timestamps=False), fast, clock=lambda: fast.now)
     assert {(when, partition, stamp) for when, _, partition, _, stamp in fast.records} == {(100.0, -1, 0)}
 
 
 def test_targets_are_named_by_prefix_or_one_by_one(tmp_path: Path) -> None:
     write_recording(tmp_path, {("requests", 0): stream(1), ("dead_letters", 0): stream(1)})
     source = RecordedSource(tmp_path)
-    assert targets(source, ["requests", "dead_letters"], ["copy.", "requests=mine"]) == {
+    assert target_topics(source, ["requests", "dead_letters"], ["copy.", "requests=mine"]) == {
         "requests": "mine",
         "dead_letters": "copy.dead-letters",
     }
     with pytest.raises(RecordingError, match="no feedback"):
-        targets(source, ["feedback"], ["copy."])
+        target_topics(source, ["feedback"], ["copy."])
     with pytest.raises(RecordingError, match="where are the requests to go"):
-        targets(source, ["requests"], ["feedback=mine"])
+        target_topics(source, ["requests"], ["feedback=mine"])
 
 
 @pytest.mark.parametrize("text", ["fast", "0x", "-1", "x"])
 def test_a_pace_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(RecordingError, match="no pace"):
-        speed_of(text)
+        parse_speed(text)
 
 
 def test_limits_are_offsets_or_times_of_all_or_of_one() -> None:
@@ -408,4 +415,4 @@ def test_limits_are_offsets_or_times_of_all_or_of_one() -> None:
 
 
 def test_sizes_are_read_as_people_write_them() -> None:
-    assert [size_of(text) for text in ("64kB", "1.5 GB", "2MiB", "10")] == [64_000, 1_500_000_000, 2 << 20, 10]
+    assert [parse_size(text) for text in ("64kB", "1.5 GB", "2MiB", "10")] == [64_000, 1_500_000_000, 2 << 20, 10]

@@ -18,7 +18,7 @@ from processor.audit.replay.findings import Finding
 from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.report.build import ReportRequest, build_report, write_report
 from processor.audit.report.data import Redaction, ReportData
-from processor.audit.report.rendering import page
+from processor.audit.report.rendering import render_page
 from processor.audit.whatif.answer import short
 from processor.audit.whatif.settings import Sweep
 from processor.cli import app
@@ -55,7 +55,7 @@ def report(source: MemorySource) -> ReportData:
 
 @pytest.fixture(scope="module")
 def html(report: ReportData) -> str:
-    return page(report)
+    return render_page(report)
 
 
 class Reading(HTMLParser):
@@ -149,7 +149,7 @@ def test_charts_have_a_title_and_a_description_and_text_that_is_text(html: str) 
 
 
 def test_the_same_report_gives_the_same_bytes(report: ReportData, html: str) -> None:
-    assert page(report) == html
+    assert render_page(report) == html
 
 
 def test_page_json_and_csv_say_the_same(report: ReportData, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def ids_in(text: str) -> list[str]:
 def test_a_report_shows_ids_only_if_it_is_not_redacted(
     report: ReportData, source: MemorySource, tmp_path: Path
 ) -> None:
-    assert ids_in(page(report))
+    assert ids_in(render_page(report))
     hidden = build_report(place(source), ReportRequest(redaction=Redaction(), processes=1))
     for path in write_report(hidden, tmp_path / "report.html", as_json=True, as_csv=True):
         assert ids_in(path.read_text()) == []
@@ -316,7 +316,7 @@ def test_a_what_if_that_cannot_be_answered_does_not_stop_the_report(source: Memo
     found = build_report(place(source, Secrets()), ReportRequest(sweeps=(Sweep.read("lambda=1,2"),), processes=1))
     assert found.verification.verdict == "verified"
     assert any("could not be answered" in note and "--seed-file" in note for note in found.notes)
-    assert "could not be answered" in page(found)
+    assert "could not be answered" in render_page(found)
 
 
 def test_three_labels_three_groups_and_no_labels_at_all_make_a_page() -> None:
@@ -333,7 +333,7 @@ def test_three_labels_three_groups_and_no_labels_at_all_make_a_page() -> None:
     three, silent = sorted(found.tenants, key=lambda tenant: -len(tenant.figures.groups))
     assert set(three.figures.windows[0].gaps) == {"error_rate", "equalized_odds"}
     assert silent.statement.text == "No labels have come, so nothing can be said about fairness."
-    html = page(found)
+    html = render_page(found)
     assert "This tenant was not watched." in html
     assert "cases that were “c”" in html
 
@@ -342,7 +342,7 @@ def test_a_record_that_was_tampered_with_says_so_on_its_first_page(source: Memor
     records = dict(source.records)
     changed, *rest = records["decisions", 0]
     records["decisions", 0] = [msgspec.structs.replace(changed, value=b"{}"), *rest]
-    html = page(build_report(place(replace(source, records=records)), ReportRequest(processes=1)))
+    html = render_page(build_report(place(replace(source, records=records)), ReportRequest(processes=1)))
     assert "The record is not as it was made" in html
     assert "decisions [0] at" in html
 

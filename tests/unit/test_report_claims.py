@@ -18,8 +18,8 @@ from processor.audit.report import charts
 from processor.audit.report.build import ReportRequest, build_report
 from processor.audit.report.data import AlertLine, ReportData, TenantReport
 from processor.audit.report.first_page import statements
-from processor.audit.report.rendering import page
-from processor.audit.report.words import METHOD, attainable_text, fairness_statement, flattened
+from processor.audit.report.rendering import render_page
+from processor.audit.report.words import METHOD, attainable_text, fairness_statement, flatten_settings
 from processor.audit.sources.file_sources import RecordedSource
 from processor.config import Config, load
 from processor.core.errors import InvalidInputError
@@ -72,7 +72,7 @@ def test_a_whole_record_is_not_called_partial(two_partitions: MemorySource) -> N
     report = reported(two_partitions)
     assert [one.title for one in report.statements[:1]] == ["The record is verified"]
     assert all(one.batches == one.of and not one.why for one in report.coverage)
-    assert "All labels of the record" in page(report)
+    assert "All labels of the record" in render_page(report)
 
 
 def test_figures_that_end_early_are_called_partial_before_anything_else(two_partitions: MemorySource) -> None:
@@ -90,7 +90,7 @@ def test_figures_that_end_early_are_called_partial_before_anything_else(two_part
     assert any(one.title == "Alerts for “clinic” could not be recomputed" for one in report.statements)
     assert of(report, "clinic").statement.text.startswith("This is up to 2023-")
     assert not of(report, "bank").partial
-    said = visible(page(report))
+    said = visible(render_page(report))
     assert "over all labels of the record" not in said
     assert said.count("All labels of the record") == 1  # bank's, which are all there
 
@@ -148,7 +148,7 @@ def test_one_sided_labels_get_no_verdict(one_sided: ReportData) -> None:
     assert one_sided.statements[1].title == "It cannot be judged whether it is fair"
     assert "labels come only for cases that were decided “yes”, never for “no”" in one_sided.statements[1].text
     assert not court.attainable_text
-    said = visible(page(one_sided))
+    said = visible(render_page(one_sided))
     assert "could not be avoided" not in said
     assert "not fair" not in said
     assert "cannot be judged" in said
@@ -227,7 +227,7 @@ def test_assumed_labels_are_counted_apart(kept_recording: ReportData) -> None:
     assert "31 of these count as labels, assumed" in shop.labels_text
     assert "31 of the 66 labels were assumed at expiry" in shop.statement.text
     assert any(one.title == "Labels of “shop” are assumed" for one in kept_recording.statements)
-    said = visible(page(kept_recording))
+    said = visible(render_page(kept_recording))
     assert "31 of them assumed at expiry" in said
     assert "35 + 31 assumed" in said
     assert of(kept_recording, "bank").label_counts.assumed == 0
@@ -239,7 +239,7 @@ def test_decisions_that_get_no_label_by_design_do_not_wait(kept_recording: Repor
         "Labels have come for 46 of the 51 decisions “yes”; 5 still wait. "
         "The 48 other decisions get no label by design."
     )
-    assert "53 still wait" not in visible(page(kept_recording))
+    assert "53 still wait" not in visible(render_page(kept_recording))
 
 
 # What comes first
@@ -285,7 +285,7 @@ def many_labels(tenant: TenantReport, count: int, alerted: str) -> TenantReport:
     )
 
 
-@pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
+@pytest.mark.parametrize("width", [charts.WIDE_INCHES, charts.NARROW_INCHES])
 def test_every_label_is_drawn(clinic: TenantReport, width: float) -> None:
     figure = charts.rates_over_time(many_labels(clinic, 7, "label 6"), width)
     titles = [axis.get_title(loc="left") for axis in figure.axes if axis.get_visible()]
@@ -301,7 +301,7 @@ def test_labels_that_are_not_drawn_are_named_and_those_with_alerts_are_drawn(
     drawn, left_out = charts.panels(tenant)
     assert "label 14" in drawn
     assert left_out == ["label 11", "label 12", "label 13"]
-    html = page(msgspec.structs.replace(kept_recording, tenants=[tenant]))
+    html = render_page(msgspec.structs.replace(kept_recording, tenants=[tenant]))
     assert "Not drawn, but in the table: label 11, label 12, label 13." in html
 
 
@@ -314,7 +314,7 @@ def test_titles_of_panels_do_not_overlap(clinic: TenantReport) -> None:
         figures=msgspec.structs.replace(named.figures, labels=long),
         stretches=[msgspec.structs.replace(named.stretches[0], rates=rates)],
     )
-    figure = charts.rates_over_time(tenant, charts.WIDE)
+    figure = charts.rates_over_time(tenant, charts.WIDE_INCHES)
     figure.draw_without_rendering()
     boxes = [axis._left_title.get_window_extent() for axis in figure.axes]
     assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
@@ -326,7 +326,7 @@ def test_one_moment_is_drawn_as_a_point_with_its_band_in_a_short_time(clinic: Te
     at_once = msgspec.structs.replace(moment, since=moment.until)
     single = msgspec.structs.replace(clinic, so_far=[at_once], stretches=[at_once])
     for draw in (charts.gap_over_time, charts.rates_over_time):
-        axis = draw(single, charts.WIDE).axes[0]
+        axis = draw(single, charts.WIDE_INCHES).axes[0]
         first, last = axis.get_xlim()  # days
         assert last - first < 1 / 24
         assert axis.lines[0].get_marker() not in ("", "None")
@@ -335,9 +335,9 @@ def test_one_moment_is_drawn_as_a_point_with_its_band_in_a_short_time(clinic: Te
 
 def test_bands_end_below_the_upper_edge(kept_recording: ReportData) -> None:
     bank = of(kept_recording, "bank")
-    top = charts.gap_over_time(bank, charts.WIDE).axes[0].get_ylim()[1]
+    top = charts.gap_over_time(bank, charts.WIDE_INCHES).axes[0].get_ylim()[1]
     assert top > max(one.gaps[EQUALIZED_ODDS].upper for one in bank.so_far)
-    top = charts.rates_over_time(bank, charts.WIDE).axes[0].get_ylim()[1]
+    top = charts.rates_over_time(bank, charts.WIDE_INCHES).axes[0].get_ylim()[1]
     assert top > max(cell.rate.upper for one in bank.stretches for cell in one.rates)
 
 
@@ -350,17 +350,17 @@ def test_marks_of_direction_and_signs_without_a_shape_are_shown(kept_recording: 
         clinic,
         figures=msgspec.structs.replace(clinic.figures, name="cl\u202einic\u200b", labels=("fal\u2066se", "true")),
     )
-    html = page(msgspec.structs.replace(kept_recording, tenants=[hostile]))
+    html = render_page(msgspec.structs.replace(kept_recording, tenants=[hostile]))
     assert not re.findall("[\u200b-\u200f\u202a-\u202e\u2066-\u2069]", html)
     assert "cl⟨U+202E⟩inic⟨U+200B⟩" in html
 
 
 def test_offsets_are_said_to_count_markers(kept_recording: ReportData) -> None:
-    assert "offsets: records and markers of transactions" in visible(page(kept_recording))
+    assert "offsets: records and markers of transactions" in visible(render_page(kept_recording))
 
 
 def test_every_setting_has_a_line_of_its_own(kept_recording: ReportData) -> None:
-    settings = flattened(of(kept_recording, "bank").configs[0].canonical)
+    settings = flatten_settings(of(kept_recording, "bank").configs[0].canonical)
     assert settings["shadows 1.policy"] == "groupaware"
     assert settings["shadows 2.policy"] == "mw"
     assert "shadows" not in settings

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from processor.audit.verify.audit import heads
+from processor.audit.verify.audit import parse_heads
 from processor.config import Config, load
 from processor.core.errors import GForceError
 from processor.run.process import Service
@@ -52,4 +52,4 @@ def test_who_cannot_reach_the_store_is_told_what_to_look_at() -> None:
 
 
 def test_a_head_is_taken_as_an_audit_prints_it() -> None:
-    assert heads(["head, to be kept elsewhere: 3=ab12:7:ffee"]) == heads(["3=ab12:7:ffee"])
+    assert parse_heads(["head, to be kept elsewhere: 3=ab12:7:ffee"]) == parse_heads(["3=ab12:7:ffee"])

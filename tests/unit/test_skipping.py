@@ -10,7 +10,7 @@ import pytest
 
 from processor import config as configuration
 from processor.audit.replay.recorded_settings import Secrets
-from processor.audit.sources.cluster import after_unreadable
+from processor.audit.sources.cluster import offset_after_unreadable
 from processor.audit.verify.audit import Audit, audit
 from processor.audit.verify.result import AuditOptions
 from processor.core.stream.journal import JournalRecord, Range
@@ -290,12 +290,12 @@ def test_who_reads_later_goes_past_what_was_skipped_and_nothing_else() -> None:
     made = skipped()
     kept: Any = [[Message(record) for record in records(made, "journal")]]
     problem = UnreadableBatchError("cannot be read", 4)
-    assert after_unreadable(kept, "requests", 4, problem) == 6
-    assert after_unreadable(kept, "requests", 5, problem) == 6
-    assert after_unreadable(kept, "requests", 10, problem) is None
+    assert offset_after_unreadable(kept, "requests", 4, problem) == 6
+    assert offset_after_unreadable(kept, "requests", 5, problem) == 6
+    assert offset_after_unreadable(kept, "requests", 10, problem) is None
     for role, offset in (("requests", 3), ("requests", 6), ("feedback", 4)):
         with pytest.raises(UnreadableBatchError):
-            after_unreadable(kept, role, offset, problem)  # type: ignore[arg-type]
+            offset_after_unreadable(kept, role, offset, problem)  # type: ignore[arg-type]
 
 
 # What a processor answers

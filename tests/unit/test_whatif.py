@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from processor.audit.replay.findings import NotAuditableError
-from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
 from processor.audit.whatif.answer import WhatIf
 from processor.audit.whatif.figures import gap_change, loss_change, standing_of
 from processor.audit.whatif.outcomes import PairedCases
-from processor.audit.whatif.settings import LabelDelay, SettingsChange, Sweep, changed, settings_asked_for
+from processor.audit.whatif.settings import LabelDelay, SettingsChange, Sweep, expand_settings, with_change
 from processor.audit.whatif.variation import LabelStore
-from processor.audit.whatif.whatif import WhatIfTask, answered, asked
+from processor.audit.whatif.whatif import WhatIfTask, answer_whatif, run_task
 from processor.cli import app
 from processor.core.errors import InvalidInputError
 from processor.core.stream.journal import JournalRecord
@@ -37,11 +37,11 @@ def source() -> MemorySource:
 def ask(
     source: MemorySource, *sweeps: str, base: SettingsChange = SettingsChange(), tenants: tuple[str, ...] = ()
 ) -> WhatIf:
-    return asked(source, SECRETS, base, [Sweep.read(text) for text in sweeps], tenants, processes=1)
+    return answer_whatif(source, SECRETS, base, [Sweep.read(text) for text in sweeps], tenants, processes=1)
 
 
-def rules_of(source: MemorySource) -> RuleBook:
-    book = RuleBook(SECRETS)
+def rules_of(source: MemorySource) -> RecordedSettings:
+    book = RecordedSettings(SECRETS)
     for record in source.read("journal", 0):
         journal = JournalRecord.decode(record.value or b"")
         book.configs.update(journal.configs)
@@ -120,8 +120,8 @@ def test_the_recorded_setting_asked_for_by_its_value_differs_in_nothing(source: 
 
 
 def test_settings_shared_out_between_processes_give_the_same_answer(source: MemorySource) -> None:
-    alone = asked(source, SECRETS, SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=1)
-    shared = asked(source, SECRETS, SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=2)
+    alone = answer_whatif(source, SECRETS, SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=1)
+    shared = answer_whatif(source, SECRETS, SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=2)
     assert msgspec.json.encode(alone) == msgspec.json.encode(shared)
 
 
@@ -147,7 +147,7 @@ def test_labels_at_once_are_learnt_from_sooner_and_labels_a_day_later_never(sour
     assert later.difference is not None
     assert later.difference.cases == later.labels
     (task,) = [WhatIfTask(source, 0, SECRETS, (SettingsChange(delay=LabelDelay.read("+5s")),))]
-    base, moved = answered(task).runs
+    base, moved = run_task(task).runs
     both = moved.pairs
     assert both.chance_there.total() == sum(n for (_, y, d), n in moved.chances.items() if y != d)
     assert both.chance.total() < sum(n for (_, y, d), n in base.chances.items() if y != d)
@@ -164,9 +164,9 @@ def test_a_label_moves_to_the_first_batch_whose_last_record_is_not_before_it(
     delay = LabelDelay.read("none")
     assert delay is not None
     from processor.audit.replay.replay import Replay
-    from processor.audit.whatif.variation import Retimed
+    from processor.audit.whatif.variation import RetimedLabels
 
-    retimed, replay = Retimed(delay, store), Replay(source, 0, SECRETS)
+    retimed, replay = RetimedLabels(delay, store), Replay(source, 0, SECRETS)
     for batch in replay.batches():
         assert batch.asked is not None
         moved = retimed(batch.journal, batch.asked)
@@ -180,7 +180,7 @@ def test_a_label_moves_to_the_first_batch_whose_last_record_is_not_before_it(
 
 def test_without_the_seed_nothing_is_answered(source: MemorySource) -> None:
     with pytest.raises(NotAuditableError, match="--seed-file"):
-        asked(source, Secrets(), SettingsChange(), [], processes=1)
+        answer_whatif(source, Secrets(), SettingsChange(), [], processes=1)
 
 
 def test_a_record_with_a_changed_prediction_is_refused_with_a_remedy(source: MemorySource) -> None:
@@ -189,7 +189,7 @@ def test_a_record_with_a_changed_prediction_is_refused_with_a_remedy(source: Mem
     value = (first.value or b"").replace(b'"group":"', b'"group":"other-')
     records["requests", 0] = [msgspec.structs.replace(first, value=value), *rest]
     with pytest.raises(NotAuditableError, match="gforce audit"):
-        asked(replace(source, records=records), SECRETS, SettingsChange(), [], processes=1)
+        answer_whatif(replace(source, records=records), SECRETS, SettingsChange(), [], processes=1)
 
 
 def test_an_objective_for_declared_groups_only_is_refused_for_the_tenant_and_not_for_all(source: MemorySource) -> None:
@@ -203,7 +203,9 @@ def test_an_objective_for_declared_groups_only_is_refused_for_the_tenant_and_not
 def test_hidden_labels_are_no_ground_for_a_what_if() -> None:
     settings = config(FEEDBACK='"positive-only"', EXPLORE="0.2")
     hidden = recorded(events(cases(60, seed=3)), settings)
-    answer = asked(hidden, Secrets.of_config(settings), SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=1)
+    answer = answer_whatif(
+        hidden, Secrets.of_config(settings), SettingsChange(), [Sweep.read("lambda=0.1,10")], processes=1
+    )
     assert answer.decisions == answer.reproduced == 60
     assert all("positive decisions only" in one.refused for one in answer.tenants[0].settings)
 
@@ -247,12 +249,12 @@ def test_a_sweep_that_cannot_be_read_says_how_to_write_it(text: str, message: st
 )
 def test_a_setting_that_cannot_be_read_says_how_to_write_it(what: str, value: str, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        changed(SettingsChange(), what, value)
+        with_change(SettingsChange(), what, value)
 
 
 def test_an_expert_nobody_knows_is_named_with_the_nearest() -> None:
     with pytest.raises(InvalidInputError, match='Did you mean "tree"'):
-        settings_asked_for(SettingsChange(without=("tre",)), [], ["tree", "svm"])
+        expand_settings(SettingsChange(without=("tre",)), [], ["tree", "svm"])
 
 
 # Several tenants, odd events
@@ -298,7 +300,7 @@ def test_early_double_and_expired_labels_are_paired_as_the_record_has_them(times
     tenant = replay.partition.tenants[TENANT]
     axes = tenant.learner.state.axes
     outcomes = tenant.learner.counters().outcomes[0, axes.policy_index["in-force"]]
-    done = answered(task)
+    done = run_task(task)
     assert done.decisions == done.reproduced
     base, *others = done.runs
     for run in (base, *others):

@@ -16,7 +16,7 @@ from processor.audit.whatif.answer import WhatIf, short
 from processor.audit.whatif.figures import gap_change
 from processor.audit.whatif.outcomes import PairedCases
 from processor.audit.whatif.settings import SettingsChange, Sweep
-from processor.audit.whatif.whatif import asked
+from processor.audit.whatif.whatif import answer_whatif
 from processor.cli import app
 from tests.recordings.stream import MemorySource
 
@@ -39,7 +39,7 @@ def source(kept: MemorySource) -> MemorySource:
 def ask(
     source: MemorySource, *sweeps: str, base: SettingsChange = SettingsChange(), tenants: tuple[str, ...] = ()
 ) -> WhatIf:
-    return asked(source, SECRETS, base, [Sweep.read(text) for text in sweeps], tenants, processes=1)
+    return answer_whatif(source, SECRETS, base, [Sweep.read(text) for text in sweeps], tenants, processes=1)
 
 
 def said(source: MemorySource, folder: Path, *options: str) -> tuple[int, str]:

@@ -11,9 +11,9 @@ from random import Random
 import msgspec
 import numpy as np
 
-from processor.audit.recording.record import Series
+from processor.audit.recording.record import RangeFiles
 from processor.audit.sources import manifest as manifests
-from processor.audit.sources.line_files import line_of
+from processor.audit.sources.line_files import record_line
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
 from processor.audit.sources.source import ROLES, Source
 from processor.config import Config, load
@@ -104,9 +104,9 @@ def written(source: MemorySource, folder: Path) -> Path:
             entry = RangeEntry(
                 role=role, topic=source.topic(role), partition=number, start=start, end=start, target=end, files=[]
             )
-            series = Series(folder, entry, "zstd", 1 << 30)
+            series = RangeFiles(folder, entry, "zstd", 1 << 30)
             for record in source.read(role, number):
-                series.add(line_of(record), 200)
+                series.add(record_line(record), 200)
             series.close()
             entry.end = end
             manifest.ranges.append(entry)

@@ -10,10 +10,10 @@ import numpy as np
 
 from processor.audit.replay.findings import Finding, NotAuditableError
 from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.sources.source import Source
-from processor.audit.verify.decisions import Decisions, drawn_by_record, without_seed
+from processor.audit.verify.decisions import Decisions, recorded_draws, tenants_without_seed
 from processor.core.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.exact import ONE
 from processor.core.learner.cases import Drawn
@@ -96,7 +96,7 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 @dataclass
-class _Found:
+class _FoundDecision:
     batch: ReplayedBatch
     raw: InputRecord
     event: RequestEvent
@@ -105,7 +105,7 @@ class _Found:
     """of the decision that follows, as it is published"""
 
 
-def explained(
+def explain_decision(
     source: Source,
     tenant: str,
     decision_id: str,
@@ -113,7 +113,7 @@ def explained(
     codec: Callable[[], Codec | None] | None = None,
 ) -> Explanation | None:
     """None if the record holds no such decision. Raises NotAuditable where it cannot be recomputed."""
-    number = _partition(source, tenant)
+    number = _find_partition(source, tenant)
     if number is None:
         return None
     replay = Replay(source, number, secrets, codec=codec() if codec else None, keep_entries=True)
@@ -131,7 +131,7 @@ def explained(
     return None
 
 
-def _partition(source: Source, tenant: str) -> int | None:
+def _find_partition(source: Source, tenant: str) -> int | None:
     for number in source.partitions("journal"):
         first = next(iter(source.read("journal", number)), None)
         if first is not None:
@@ -147,33 +147,33 @@ class _Recorded:
         self._decisions: Decisions | None = None
 
     def __call__(
-        self, journal: JournalRecord, asked: DecodedBatch, book: RuleBook
+        self, journal: JournalRecord, asked: DecodedBatch, book: RecordedSettings
     ) -> Mapping[str, Mapping[str, Drawn]]:
         if self._decisions is None:
             self._decisions = Decisions(
                 OutputReader(self._source, "decisions", self._number, journal.partitions), self._number
             )
         records = self._decisions.of(journal)
-        tenants = without_seed(asked, book)
-        return drawn_by_record(asked, book, tenants, records) if tenants else {}
+        tenants = tenants_without_seed(asked, book)
+        return recorded_draws(asked, book, tenants, records) if tenants else {}
 
-    def differences(self, found: _Found, codec: Codec | None) -> list[str]:
+    def differences(self, found: _FoundDecision, codec: Codec | None) -> list[str]:
         """What the published decision says otherwise; nothing where decisions were not recorded, or not as JSON."""
         if self._decisions is None or not self._source.has("decisions"):
             return []
         if codec is not None and codec.from_json(self._decisions.topic, found.value) != found.value:
             return []
-        return [in_words(one) for one in self._decisions.about(found.batch.journal, found.value)]
+        return [finding_text(one) for one in self._decisions.about(found.batch.journal, found.value)]
 
 
-def in_words(finding: Finding) -> str:
+def finding_text(finding: Finding) -> str:
     """A finding in one line."""
     at = "" if finding.offset is None else f" at offset {finding.offset}"
     sides = f": recorded is {finding.recorded}; {finding.follows} follows" if finding.recorded else ""
     return f"{finding.topic} [{finding.partition}]{at}: {finding.text}{sides}"
 
 
-def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _Found | None:
+def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _FoundDecision | None:
     if batch.asked is None or batch.outcome is None:
         return None
     mine = [(raw, event) for raw, event, other in batch.asked.requests if other == key]
@@ -184,15 +184,15 @@ def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _F
         if made.tenant == tenant and (wanted in made.value or not wanted.isascii() or b"\\" in made.value):
             event = decode_decision(made.value)
             if event.decision_id == decision_id:
-                return _Found(batch, *mine[0], event, made.value)
+                return _FoundDecision(batch, *mine[0], event, made.value)
     return None
 
 
-def _explanation(replay: Replay, found: _Found, key: bytes, differences: list[str]) -> Explanation:
+def _explanation(replay: Replay, found: _FoundDecision, key: bytes, differences: list[str]) -> Explanation:
     batch, made, event = found.batch, found.made, found.event
     rules = replay.book.settings_for(made.tenant)
     assert rules is not None
-    tenant, parked = _as_decided(replay, found, key)
+    tenant, parked = _tenant_as_decided(replay, found, key)
     settings = rules.settings
     instances = _instances(tenant, event)
     later = PastDecision(
@@ -240,7 +240,7 @@ def _explanation(replay: Replay, found: _Found, key: bytes, differences: list[st
     )
 
 
-def _as_decided(replay: Replay, found: _Found, key: bytes) -> tuple[Tenant, Parked | None]:
+def _tenant_as_decided(replay: Replay, found: _FoundDecision, key: bytes) -> tuple[Tenant, Parked | None]:
     """The tenant as it was when its rule decided this case, and the label that was waiting for it, if any.
 
     A batch is decided in chunks; the rule of a chunk knows what the ones before have left behind.
@@ -261,8 +261,8 @@ def _as_decided(replay: Replay, found: _Found, key: bytes) -> tuple[Tenant, Park
     assert rules is not None
     ready = tenant.clone() if tenant is not None else Tenant.new(0, found.made.tenant, rules)
     chunk = [event for _, event, _ in requests[start : start + size]]
-    made = {event.decision_id: event.group for event in _made(batch, found.made.tenant)}
-    _make_room(ready, [event for event in chunk if made.get(event.decision_id) == event.group])
+    made = {event.decision_id: event.group for event in _decisions_of(batch, found.made.tenant)}
+    _ensure_axes(ready, [event for event in chunk if made.get(event.decision_id) == event.group])
     stored = batch.entries.get(key)
     entry = decode_entry(stored) if stored else None
     return ready, entry if isinstance(entry, Parked) else None
@@ -284,12 +284,12 @@ def _after(
     return outcome.partition.tenants.get(name)
 
 
-def _made(batch: ReplayedBatch, tenant: str) -> list[DecisionEvent]:
+def _decisions_of(batch: ReplayedBatch, tenant: str) -> list[DecisionEvent]:
     assert batch.outcome is not None
     return [decode_decision(made.value) for made in batch.outcome.decisions if made.tenant == tenant]
 
 
-def _make_room(tenant: Tenant, chunk: list[RequestEvent]) -> None:
+def _ensure_axes(tenant: Tenant, chunk: list[RequestEvent]) -> None:
     """For the groups and experts of a chunk, some of which may be new."""
     state = tenant.learner.state
     experts = {expert for event in chunk for expert in event.predictions}
@@ -335,14 +335,14 @@ def _draws(tenant: Tenant, made: DecisionEvent, instances: list[InstanceShare]) 
     by_name = {one.name: one for one in instances}
     chosen = by_name.get(made.instance, instances[0])
     if len(instances) > 1:
-        above, below = _stretch([one.chance for one in instances], instances.index(chosen))
+        above, below = _share_interval([one.chance for one in instances], instances.index(chosen))
         found.append(Draw(what="instance", value=first / ONE, chose=f'"{chosen.name}"', above=above, below=below))
     order = [one.expert for one in chosen.experts]
-    above, below = _stretch([one.share for one in chosen.experts], order.index(made.expert))
+    above, below = _share_interval([one.share for one in chosen.experts], order.index(made.expert))
     found.append(Draw(what="expert", value=second / ONE, chose=f'"{made.expert}"', above=above, below=below))
     return found
 
 
-def _stretch(shares: list[float], index: int) -> tuple[float, float]:
+def _share_interval(shares: list[float], index: int) -> tuple[float, float]:
     above = sum(shares[:index])
     return above, above + shares[index]

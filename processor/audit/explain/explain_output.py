@@ -13,21 +13,21 @@ from processor.terminal import terminal
 from .explain import Explanation, InstanceShare
 from .label_history import LabelHistory
 
-__all__ = ["document", "tell"]
+__all__ = ["document", "print_explanation"]
 
 
-def tell(found: Explanation) -> None:
+def print_explanation(found: Explanation) -> None:
     """For a person."""
-    _head(found)
+    _print_head(found)
     for text in found.differences:
         terminal().print(f"[bold red]the record of decisions says otherwise[/]  {_text(text)}", highlight=False)
-    _said(found)
-    _why(found)
-    _drawn(found)
-    _later(found)
+    _print_answers(found)
+    _print_weights(found)
+    _print_draws(found)
+    _print_label_history(found)
 
 
-def _head(found: Explanation) -> None:
+def _print_head(found: Explanation) -> None:
     who = f'"{found.expert}"' if found.expert else "exploration"
     chance = found.probabilities[found.decision]
     terminal().print(
@@ -41,7 +41,7 @@ def _head(found: Explanation) -> None:
     say(f"the rule rested on {found.labels_learnt} labels")
 
 
-def _said(found: Explanation) -> None:
+def _print_answers(found: Explanation) -> None:
     table = Table("label", "said by", "how likely", title="Answers", title_justify="left", title_style="bold")
     for label, chance in found.probabilities.items():
         by = ", ".join(expert for expert, said in found.predictions.items() if said == label) or "nobody"
@@ -50,7 +50,7 @@ def _said(found: Explanation) -> None:
     terminal().print(table, highlight=False)
 
 
-def _why(found: Explanation) -> None:
+def _print_weights(found: Explanation) -> None:
     for one in found.instances:
         title = "Whose advice to take" if one.name is None else _title(found, one)
         table = Table(
@@ -74,7 +74,7 @@ def _title(found: Explanation, one: InstanceShare) -> str:
     return f'Instance "{_text(one.name or "")}" (q = {_share(one.chance)} for group "{_text(found.group)}")'
 
 
-def _drawn(found: Explanation) -> None:
+def _print_draws(found: Explanation) -> None:
     if found.draws is None:
         say("the draws: recomputing them needs the seed (--config or --seed-file)")
         return
@@ -85,7 +85,7 @@ def _drawn(found: Explanation) -> None:
         )
 
 
-def _later(found: Explanation) -> None:
+def _print_label_history(found: Explanation) -> None:
     later: LabelHistory = found.aftermath
     due = when(later.due) if later.due is not None else ""
     if later.fate == "labelled":

@@ -78,10 +78,10 @@ def label_history(
     expected = rules.settings.feedback == "all" or made.decision == rules.settings.positive
     if made.parked is not None:
         first = Label(at=made.parked.timestamp, offset=made.parked.offset, batch=made.batch, label=made.parked_label)
-        _take(found, first, expected)
+        _add_label(found, first, expected)
     for journal, labels in _batches(source, made, terms, codec):
         for label in labels:
-            _take(found, label, expected)
+            _add_label(found, label, expected)
         if found.fate == "pending" and due_slot(journal.clock, terms.slot) >= due:
             found.fate, found.batch, found.at = "expired", journal.sequence, journal.clock
             found.label = rules.on_expiry if expected else None
@@ -92,7 +92,7 @@ def label_history(
     return found
 
 
-def _take(found: LabelHistory, label: Label, expected: bool) -> None:
+def _add_label(found: LabelHistory, label: Label, expected: bool) -> None:
     """Add a label; what it leads to depends on what there was before."""
     if found.label is not None:
         label.outcome = "repeated" if label.label == found.label else "contradicting"
@@ -124,13 +124,13 @@ def _batches(
             held = record if record.offset >= journal.feedback.next else None
             if held is not None:
                 break
-            if (label := _label(record, made, terms, codec)) is not None:
+            if (label := _decode_label(record, made, terms, codec)) is not None:
                 label.batch = journal.sequence
                 labels.append(label)
         yield journal, labels
 
 
-def _label(record: Record, made: PastDecision, terms: StreamSettings, codec: Codec | None) -> Label | None:
+def _decode_label(record: Record, made: PastDecision, terms: StreamSettings, codec: Codec | None) -> Label | None:
     """The label in this record, if it is one for the decision."""
     value = record.value or b""
     if codec is None and made.needle not in value and b"\\" not in value:

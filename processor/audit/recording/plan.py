@@ -18,20 +18,20 @@ from processor.audit.sources.cluster import (
     Extent,
     KafkaOffsets,
     committed_identities,
-    counts_of,
-    fetched,
-    settled_extents,
+    fetch,
+    list_settled_extents,
+    partition_counts,
 )
 from processor.audit.sources.line_files import Compression
 from processor.audit.sources.manifest import AnchorEntry, Manifest, RangeEntry, RecordingRequest
-from processor.audit.sources.source import MANIFEST, RecordingError, Role, role_named
+from processor.audit.sources.source import MANIFEST, RecordingError, Role, parse_role
 from processor.core.stream.journal import JournalRecord
 from processor.ports.log import TopicPartition
 
-MARGIN = 60_000
+RESULT_MARGIN_MS = 60_000
 """milliseconds before a time from which on results are taken: they are sent a little before their journal record"""
 RESULTS: tuple[Role, ...] = ("decisions", "dead_letters", "alerts")
-_PLACED = re.compile(r"([A-Za-z_-]+)(?:/(\d+))?=(.+)")
+_LIMIT_PATTERN = re.compile(r"([A-Za-z_-]+)(?:/(\d+))?=(.+)")
 
 
 class RecordingRefusedError(RecordingError):
@@ -55,8 +55,8 @@ class Limit:
         >>> Limit.parse("2026-01-02T03:04:05Z").time
         1767323045000
         """
-        placed = _PLACED.fullmatch(text.strip())
-        role = role_named(placed[1]) if placed else None
+        placed = _LIMIT_PATTERN.fullmatch(text.strip())
+        role = parse_role(placed[1]) if placed else None
         partition = int(placed[2]) if placed and placed[2] else None
         value = placed[3].strip() if placed else text.strip()
         if value.isdigit():
@@ -84,7 +84,7 @@ def limit_for(limits: Sequence[Limit], role: Role, partition: int) -> Limit | No
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PlannedRange:
     """What to record of one topic partition, and the offsets before it that are gone."""
 
     role: Role
@@ -95,19 +95,19 @@ class Stretch:
     """records below this offset are no longer kept; 0 if all are"""
 
 
-def planned(
+def plan_ranges(
     offsets: KafkaOffsets,
     properties: Mapping[str, str | int],
     places: Mapping[TopicPartition, Role],
     extents: Mapping[TopicPartition, Extent],
     since: Sequence[Limit],
     until: Sequence[Limit],
-) -> list[Stretch]:
+) -> list[PlannedRange]:
     """The stretches as asked for. Limits by time are widened so that the journal's batches are whole."""
-    plan = [_stretch(offsets, role, at, extents[at], since, until) for at, role in places.items()]
+    plan = [_plan_range(offsets, role, at, extents[at], since, until) for at, role in places.items()]
     journals = {one.at.partition: one for one in plan if one.role == "journal"}
     return [
-        _widened(one, journals[one.at.partition], properties, extents[one.at], since, until)
+        _widen(one, journals[one.at.partition], properties, extents[one.at], since, until)
         if one.role in ("requests", "feedback") and one.at.partition in journals
         else one
         for one in plan
@@ -121,19 +121,19 @@ def _offset(offsets: KafkaOffsets, at: TopicPartition, limit: Limit, margin: int
     return offsets.at_time([at], max(0, limit.time - margin))[at]
 
 
-def _stretch(
+def _plan_range(
     offsets: KafkaOffsets,
     role: Role,
     at: TopicPartition,
     extent: Extent,
     since: Sequence[Limit],
     until: Sequence[Limit],
-) -> Stretch:
+) -> PlannedRange:
     first, stable = extent
     begin, finish = limit_for(since, role, at.partition), limit_for(until, role, at.partition)
     if role == "changelog" and begin is not None and begin.role is None:
         begin = None  # the state at the window's start comes from the snapshot before it
-    start = first if begin is None else _offset(offsets, at, begin, MARGIN if role in RESULTS else 0)
+    start = first if begin is None else _offset(offsets, at, begin, RESULT_MARGIN_MS if role in RESULTS else 0)
     end = None if finish is None else _offset(offsets, at, finish)
     if begin is not None and begin.offset is not None and begin.offset < first:
         raise RecordingRefusedError(
@@ -146,17 +146,17 @@ def _stretch(
     start = stable if start is None else min(start, stable)
     end = stable if end is None else min(end, stable)
     gone = first if begin is None and role != "changelog" else 0
-    return Stretch(role, at, start, max(start, end), gone)
+    return PlannedRange(role, at, start, max(start, end), gone)
 
 
-def _widened(
-    one: Stretch,
-    journal: Stretch,
+def _widen(
+    one: PlannedRange,
+    journal: PlannedRange,
     properties: Mapping[str, str | int],
     extent: Extent,
     since: Sequence[Limit],
     until: Sequence[Limit],
-) -> Stretch:
+) -> PlannedRange:
     """So that the inputs of the first and last batch are whole: events' own times say little about when they came."""
     begin, finish = (limit_for(limits, one.role, one.at.partition) for limits in (since, until))
     start, end = one.start, one.end
@@ -172,7 +172,7 @@ def _widened(
             )
     if finish is not None and finish.time is not None and (batch := last_batch(properties, journal)):
         end = min(max(end, _range(batch, one.role)[1]), extent[1])
-    return Stretch(one.role, one.at, start, max(start, end), one.gone)
+    return PlannedRange(one.role, one.at, start, max(start, end), one.gone)
 
 
 def _range(batch: JournalRecord, role: Role) -> tuple[int, int]:
@@ -180,29 +180,29 @@ def _range(batch: JournalRecord, role: Role) -> tuple[int, int]:
     return found.start, found.next
 
 
-def first_batch(properties: Mapping[str, str | int], journal: Stretch) -> JournalRecord | None:
-    for messages in fetched(properties, journal.at, journal.start, journal.end):
+def first_batch(properties: Mapping[str, str | int], journal: PlannedRange) -> JournalRecord | None:
+    for messages in fetch(properties, journal.at, journal.start, journal.end):
         for message in messages:
-            return _batch(message.value())
+            return _decode_journal(message.value())
     return None
 
 
-def last_batch(properties: Mapping[str, str | int], journal: Stretch) -> JournalRecord | None:
+def last_batch(properties: Mapping[str, str | int], journal: PlannedRange) -> JournalRecord | None:
     """Searched from the end in growing steps: there is a marker beside every record."""
     step = 16
     while True:
         begin = max(journal.start, journal.end - step)
         last = None
-        for messages in fetched(properties, journal.at, begin, journal.end):
+        for messages in fetch(properties, journal.at, begin, journal.end):
             last = messages[-1].value()
         if last is not None:
-            return _batch(last)
+            return _decode_journal(last)
         if begin == journal.start:
             return None
         step *= 8
 
 
-def _batch(value: bytes | None) -> JournalRecord | None:
+def _decode_journal(value: bytes | None) -> JournalRecord | None:
     try:
         return msgspec.json.decode(value or b"", type=JournalRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -240,7 +240,7 @@ class RecordingOrder:
         )
 
 
-class Gone(msgspec.Struct, frozen=True):
+class MissingOffsets(msgspec.Struct, frozen=True):
     """Offsets ``since`` to ``until``, not included, of a topic partition that are no longer kept."""
 
     topic: str
@@ -252,32 +252,32 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Work:
+class RecordingWork:
     """A recording with what is still to be written."""
 
     manifest: Manifest
     left: list[RangeEntry]
-    gone: list[Gone]
+    gone: list[MissingOffsets]
 
     @property
     def offsets(self) -> int:
         return sum(one.target - one.end for one in self.left)
 
 
-def prepared(properties: Properties, order: RecordingOrder) -> Work:
+def prepare_work(properties: Properties, order: RecordingOrder) -> RecordingWork:
     """Look at the cluster and at the folder, and settle what is to be recorded. The folder must be ours alone."""
     offsets = KafkaOffsets(properties)
-    counts = counts_of(offsets, order.topics)
-    _check(order, counts)
-    earlier = _earlier(order)
+    counts = partition_counts(offsets, order.topics)
+    _check_topics(order, counts)
+    earlier = _load_earlier(order)
     inputs = [order.topics[role] for role in ("requests", "feedback") if role in order.topics]
     committed = committed_identities(properties, order.group, inputs, min((counts[one] for one in inputs), default=0))
-    extents = settled_extents(offsets, order.topics, counts)
+    extents = list_settled_extents(offsets, order.topics, counts)
     since = [] if earlier else [Limit.parse(text) for text in order.since]  # an earlier run has settled where it starts
     until = [Limit.parse(text) for text in order.until]
-    plan = planned(offsets, properties, _places(order, counts), extents, since, until)
+    plan = plan_ranges(offsets, properties, _partitions_to_record(order, counts), extents, since, until)
     cluster = describe_cluster(properties).name
-    work = _resumed(earlier, plan, extents, cluster, order) if earlier else _begun(plan, cluster, order)
+    work = _resume(earlier, plan, extents, cluster, order) if earlier else _start(plan, cluster, order)
     chosen = {one.at.partition for one in plan if one.role == "journal"}
     for number in chosen:
         anchor = work.manifest.anchors.setdefault(number, AnchorEntry())
@@ -286,7 +286,7 @@ def prepared(properties: Properties, order: RecordingOrder) -> Work:
     return work
 
 
-def _places(order: RecordingOrder, counts: Mapping[str, int]) -> dict[TopicPartition, Role]:
+def _partitions_to_record(order: RecordingOrder, counts: Mapping[str, int]) -> dict[TopicPartition, Role]:
     """Results are partitioned by key: with another partition count than the journal's, all of them are needed."""
     journal = counts.get(order.topics.get("journal", ""))
     return {
@@ -297,7 +297,7 @@ def _places(order: RecordingOrder, counts: Mapping[str, int]) -> dict[TopicParti
     }
 
 
-def _check(order: RecordingOrder, counts: Mapping[str, int]) -> None:
+def _check_topics(order: RecordingOrder, counts: Mapping[str, int]) -> None:
     missing = [topic for topic in order.topics.values() if topic not in counts]
     if missing:
         raise RecordingError(f"there is no topic {missing[0]}: check [topics], or choose others with --topics")
@@ -306,7 +306,7 @@ def _check(order: RecordingOrder, counts: Mapping[str, int]) -> None:
         raise RecordingError(f"there is no partition {beyond[0]}: the topics have 0 to {most - 1}")
 
 
-def _earlier(order: RecordingOrder) -> Manifest | None:
+def _load_earlier(order: RecordingOrder) -> Manifest | None:
     """The recording that is in the folder already."""
     folder = order.folder
     if not (folder / MANIFEST).exists():
@@ -333,7 +333,7 @@ def _earlier(order: RecordingOrder) -> Manifest | None:
     return found
 
 
-def _begun(plan: list[Stretch], cluster: str, order: RecordingOrder) -> Work:
+def _start(plan: list[PlannedRange], cluster: str, order: RecordingOrder) -> RecordingWork:
     ranges = [
         RangeEntry(
             role=one.role,
@@ -347,7 +347,7 @@ def _begun(plan: list[Stretch], cluster: str, order: RecordingOrder) -> Work:
     ]
     fresh = Manifest(
         version=__version__,
-        created=now(),
+        created=utc_now(),
         finished=None,
         cluster=cluster,
         group=order.group,
@@ -355,17 +355,17 @@ def _begun(plan: list[Stretch], cluster: str, order: RecordingOrder) -> Work:
         asked=order.asked,
         ranges=ranges,
     )
-    gone = [Gone(one.at.topic, one.at.partition, one.gone) for one in plan if one.gone]
-    return Work(fresh, [one for one in ranges if one.end < one.target], gone)
+    gone = [MissingOffsets(one.at.topic, one.at.partition, one.gone) for one in plan if one.gone]
+    return RecordingWork(fresh, [one for one in ranges if one.end < one.target], gone)
 
 
-def _resumed(
+def _resume(
     earlier: Manifest,
-    plan: list[Stretch],
+    plan: list[PlannedRange],
     extents: Mapping[TopicPartition, Extent],
     cluster: str,
     order: RecordingOrder,
-) -> Work:
+) -> RecordingWork:
     """Go on where the recording ends."""
     if earlier.cluster != cluster:
         raise RecordingRefusedError(
@@ -373,7 +373,7 @@ def _resumed(
             "folder"
         )
     known = {TopicPartition(one.topic, one.partition): one for one in earlier.ranges}
-    gone: list[Gone] = []
+    gone: list[MissingOffsets] = []
     for stretch in plan:
         at = stretch.at
         entry = known.get(at)
@@ -385,7 +385,7 @@ def _resumed(
         first = extents[at][0]
         if entry.end < min(first, entry.target):
             if entry.role == "changelog":  # trimmed behind a later snapshot, which what is left begins with
-                gone.append(Gone(at.topic, at.partition, first, entry.end))
+                gone.append(MissingOffsets(at.topic, at.partition, first, entry.end))
                 entry.gaps.append((entry.end, first))
                 entry.end = first
                 continue
@@ -398,11 +398,11 @@ def _resumed(
             )
     earlier.finished, earlier.version, earlier.asked = None, __version__, order.asked
     for entry in earlier.ranges:
-        trimmed(order.folder, entry)
-    return Work(earlier, [one for one in earlier.ranges if one.end < one.target], gone)
+        trim_files(order.folder, entry)
+    return RecordingWork(earlier, [one for one in earlier.ranges if one.end < one.target], gone)
 
 
-def trimmed(folder: Path, entry: RangeEntry) -> None:
+def trim_files(folder: Path, entry: RangeEntry) -> None:
     """Cut off what a killed run left beyond the entries, whether or not anything is added now."""
     for file in entry.files:
         path = folder / file.name
@@ -414,5 +414,5 @@ def trimmed(folder: Path, entry: RangeEntry) -> None:
             path.unlink()
 
 
-def now() -> str:
+def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

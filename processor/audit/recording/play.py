@@ -13,15 +13,15 @@ from typing import Protocol
 from processor.adapters.kafka.group import describe_cluster
 from processor.audit.sources.cluster import KafkaOffsets
 from processor.audit.sources.file_sources import RecordedSource
-from processor.audit.sources.source import RecordingError, Role, Source, role_named
+from processor.audit.sources.source import RecordingError, Role, Source, parse_role
 from processor.ports.log import Headers, Record
 
 from .plan import RecordingRefusedError
 
 
-def targets(source: Source, roles: Iterable[Role], into: Sequence[str]) -> dict[Role, str]:
+def target_topics(source: Source, roles: Iterable[Role], into: Sequence[str]) -> dict[Role, str]:
     """The topic for each role: named one by one, else the recorded name with the prefix in place of its own."""
-    named = {role_named(text.partition("=")[0]): text.partition("=")[2] for text in into if "=" in text}
+    named = {parse_role(text.partition("=")[0]): text.partition("=")[2] for text in into if "=" in text}
     prefixes = [text for text in into if "=" not in text]
     if len(prefixes) > 1:
         raise RecordingError(f'both "{prefixes[0]}" and "{prefixes[1]}" are prefixes to play into: give one')
@@ -32,13 +32,13 @@ def targets(source: Source, roles: Iterable[Role], into: Sequence[str]) -> dict[
         if role in named:
             found[role] = named[role]
         elif prefixes:
-            found[role] = prefixes[0] + _own_name(source, role)
+            found[role] = prefixes[0] + _topic_without_prefix(source, role)
         else:
             raise RecordingError(f"where are the {role} to go? Name it: --into {role}=TOPIC")
     return found
 
 
-def _own_name(source: Source, role: Role) -> str:
+def _topic_without_prefix(source: Source, role: Role) -> str:
     """Without the prefix it was recorded with, where that is known; else the role's usual name."""
     if isinstance(source, RecordedSource):
         return source.topic(role).removeprefix(source.manifest.prefix)
@@ -72,7 +72,7 @@ def check_targets(
             )
 
 
-def records_in(source: Source, roles: Iterable[Role]) -> int | None:
+def count_records(source: Source, roles: Iterable[Role]) -> int | None:
     """How many there are, where somebody counted."""
     if not isinstance(source, RecordedSource):
         return None
@@ -84,10 +84,10 @@ BY_KEY = -1
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
 
 
-def speed_of(text: str) -> float:
+def parse_speed(text: str) -> float:
     """How many times as fast as it was; 0 is as fast as possible.
 
-    >>> speed_of("original"), speed_of("20x"), speed_of("0.5x"), speed_of("max")
+    >>> parse_speed("original"), parse_speed("20x"), parse_speed("0.5x"), parse_speed("max")
     (1.0, 20.0, 0.5, 0.0)
     """
     if text in ("original", "max"):
@@ -122,7 +122,7 @@ class PlaySender(Protocol):
     def flush(self) -> None: ...
 
 
-def in_order(source: Source, roles: Iterable[Role]) -> Iterator[tuple[int, Role, Record]]:
+def records_by_time(source: Source, roles: Iterable[Role]) -> Iterator[tuple[int, Role, Record]]:
     """All records by their time, each partition in its own order.
 
     Timestamps may go back within a partition. So a record is due when the latest before it was, and never earlier.
@@ -138,7 +138,7 @@ def in_order(source: Source, roles: Iterable[Role]) -> Iterator[tuple[int, Role,
     return merge(*parts, key=lambda each: each[0])
 
 
-def played(
+def play_records(
     source: Source,
     play: Play,
     sender: PlaySender,
@@ -149,7 +149,7 @@ def played(
     """Send everything; how many records of each role."""
     counts: Counter[Role] = Counter()
     began, first = clock(), 0
-    for at, role, record in in_order(source, play.topics):
+    for at, role, record in records_by_time(source, play.topics):
         if play.speed:
             first = first or at
             _wait(sender, began + (at - first) / 1_000 / play.speed, clock, sleep)

@@ -15,24 +15,32 @@ import msgspec
 from confluent_kafka import Message
 
 from processor.audit.sources import manifest as manifests
-from processor.audit.sources.cluster import after_unreadable, fetched
-from processor.audit.sources.line_files import ENDINGS, TSTYPES, Compression, RecordedLine, compressed, encoded, filled
-from processor.audit.sources.manifest import AnchorEntry, FileEntry, Manifest, RangeEntry, file_hash
+from processor.audit.sources.cluster import fetch, offset_after_unreadable
+from processor.audit.sources.line_files import (
+    FILE_SUFFIXES,
+    TSTYPES,
+    Compression,
+    RecordedLine,
+    compress,
+    encode_lines,
+    fill_line,
+)
+from processor.audit.sources.manifest import AnchorEntry, FileEntry, Manifest, RangeEntry, hash_file
 from processor.audit.sources.source import RecordingError
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import digest
 from processor.ports.log import TopicPartition, UnreadableBatchError
 
-from .plan import Gone, Properties, RecordingOrder, RecordingRefusedError, Work, now
+from .plan import MissingOffsets, Properties, RecordingOrder, RecordingRefusedError, RecordingWork, utc_now
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-PIECE_LINES = 4_000
-PIECE_BYTES = 1 << 20
+MAX_BUFFERED_LINES = 4_000
+MAX_BUFFERED_BYTES = 1 << 20
 
 
-class Series:
+class RangeFiles:
     """Appends lines to the last file of a range, and begins another when that has the size it should have.
 
     What the entries of the range say is always on disk after ``sync``; whatever a file holds beyond its entry was
@@ -51,14 +59,14 @@ class Series:
         """Take a line; ``size`` is about what it will weigh."""
         self._lines.append(line)
         self._held += size
-        if self._held >= PIECE_BYTES or len(self._lines) >= PIECE_LINES:
+        if self._held >= MAX_BUFFERED_BYTES or len(self._lines) >= MAX_BUFFERED_LINES:
             self.write()
 
     def write(self) -> None:
         """Write what is held."""
         if not self._lines:
             return
-        data = compressed(encoded(self._lines), self._compression)
+        data = compress(encode_lines(self._lines), self._compression)
         first, last, count = self._lines[0].offset, self._lines[-1].offset, len(self._lines)
         file, entry = self._open(first)
         file.write(data)
@@ -96,7 +104,7 @@ class Series:
 
     def _fresh(self, offset: int) -> IO[bytes]:
         number = len(self._entry.files)
-        name = f"{self._entry.topic}/partition-{self._entry.partition:05}-{number:05}{ENDINGS[self._compression]}"
+        name = f"{self._entry.topic}/partition-{self._entry.partition:05}-{number:05}{FILE_SUFFIXES[self._compression]}"
         self._entry.files.append(FileEntry(name=name, records=0, first=offset, last=offset, bytes=0, sha256=""))
         self._hash = sha256()
         path = self._folder / name
@@ -106,7 +114,7 @@ class Series:
     def _again(self, entry: FileEntry) -> IO[bytes]:
         """The last file of an earlier run, with what came after its last complete piece cut off."""
         path = self._folder / entry.name
-        self._hash = file_hash(path, entry.bytes) if path.is_file() else sha256()
+        self._hash = hash_file(path, entry.bytes) if path.is_file() else sha256()
         if self._hash.hexdigest() != entry.sha256:
             raise RecordingError(
                 f"{path} is not as it was left (SHA-256 differs), so this recording cannot go on. Remedy: record anew "
@@ -121,18 +129,18 @@ class Series:
         return file
 
 
-SAVE_EVERY = 0.5
+SAVE_INTERVAL_S = 0.5
 """seconds between two saved manifests, beside one for every file: so much is recorded again after a crash"""
-LINE_OVERHEAD = 150
+LINE_OVERHEAD_BYTES = 150
 """what a line weighs beside key and payload, about"""
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordingResult(msgspec.Struct, frozen=True):
     """What came of it."""
 
     manifest: Manifest
     added: int
-    gone: list[Gone]
+    gone: list[MissingOffsets]
 
 
 @contextmanager
@@ -155,29 +163,29 @@ def sole_writer(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def carried_out(
+def write_recording(
     properties: Properties,
     order: RecordingOrder,
-    work: Work,
+    work: RecordingWork,
     progress: Callable[[int], None] = lambda offsets: None,
     clock: Callable[[], float] = time.monotonic,
-) -> Recorded:
+) -> RecordingResult:
     """Write what is left. ``progress`` hears how many offsets further it is."""
     manifest, before = work.manifest, work.manifest.records
     saved, files = clock(), 0
     for entry in work.left:
-        series = Series(order.folder, entry, order.compression, order.split_size)
+        series = RangeFiles(order.folder, entry, order.compression, order.split_size)
         try:
             position = entry.end
-            for messages in _readable(properties, work, entry):
+            for messages in _read_messages(properties, work, entry):
                 for message in messages:
-                    series.add(_line(message), LINE_OVERHEAD + len(message))
+                    series.add(_message_line(message), LINE_OVERHEAD_BYTES + len(message))
                 if entry.role == "journal":
                     _note_head(manifest, entry.partition, messages[-1].value())
                 here = (messages[-1].offset() or 0) + 1
                 progress(here - position)
                 position = here
-                if clock() - saved > SAVE_EVERY or len(entry.files) != files:
+                if clock() - saved > SAVE_INTERVAL_S or len(entry.files) != files:
                     series.sync()
                     manifests.save(order.folder, manifest)
                     saved, files = clock(), len(entry.files)
@@ -186,28 +194,36 @@ def carried_out(
             series.close()
             manifests.save(order.folder, manifest)
         entry.end = entry.target
-    manifest.finished = now()
+    manifest.finished = utc_now()
     manifests.save(order.folder, manifest)
-    return Recorded(manifest, manifest.records - before, work.gone)
+    return RecordingResult(manifest, manifest.records - before, work.gone)
 
 
-SKIPPED = "cannot be read and an operator had them skipped: the journal says so, and an audit does not expect them"
-NOT_READ = "cannot be read, by the processor neither: the recording ends before them"
+SKIPPED_TEXT = "cannot be read and an operator had them skipped: the journal says so, and an audit does not expect them"
+NOT_READ_TEXT = "cannot be read, by the processor neither: the recording ends before them"
 
 
-def _readable(properties: Properties, work: Work, entry: RangeEntry) -> Iterator[list[Message]]:
+def _read_messages(properties: Properties, work: RecordingWork, entry: RangeEntry) -> Iterator[list[Message]]:
     """What is left of a range, but for batches that cannot be read and that the processor has gone past."""
     position = entry.end
     while True:
         try:
-            for messages in fetched(properties, TopicPartition(entry.topic, entry.partition), position, entry.target):
+            for messages in fetch(properties, TopicPartition(entry.topic, entry.partition), position, entry.target):
                 position = (messages[-1].offset() or 0) + 1
                 yield messages
         except UnreadableBatchError as problem:
             offset = max(position, problem.offset)
-            after = after_unreadable(_journal(properties, work, entry, problem), entry.role, offset, problem)
+            after = offset_after_unreadable(
+                _read_journal(properties, work, entry, problem), entry.role, offset, problem
+            )
             work.gone.append(
-                Gone(entry.topic, entry.partition, after or entry.target, offset, SKIPPED if after else NOT_READ)
+                MissingOffsets(
+                    entry.topic,
+                    entry.partition,
+                    after or entry.target,
+                    offset,
+                    SKIPPED_TEXT if after else NOT_READ_TEXT,
+                )
             )
             if after is None:
                 entry.target = offset
@@ -218,22 +234,22 @@ def _readable(properties: Properties, work: Work, entry: RangeEntry) -> Iterator
         return
 
 
-def _journal(
-    properties: Properties, work: Work, entry: RangeEntry, problem: UnreadableBatchError
+def _read_journal(
+    properties: Properties, work: RecordingWork, entry: RangeEntry, problem: UnreadableBatchError
 ) -> Iterator[list[Message]]:
     for one in work.manifest.ranges:
         if (one.role, one.partition) == ("journal", entry.partition) and entry.role in ("requests", "feedback"):
-            return fetched(properties, TopicPartition(one.topic, one.partition), one.start, one.target)
+            return fetch(properties, TopicPartition(one.topic, one.partition), one.start, one.target)
     raise problem
 
 
-def _line(message: Message) -> RecordedLine:
+def _message_line(message: Message) -> RecordedLine:
     kind, timestamp = message.timestamp()
     line = RecordedLine(
         message.topic() or "", message.partition() or 0, message.offset() or 0, TSTYPES[kind], timestamp
     )
     headers = message.headers()
-    return filled(line, message.key(), message.value(), tuple(headers) if headers else ())  # type: ignore[arg-type]
+    return fill_line(line, message.key(), message.value(), tuple(headers) if headers else ())  # type: ignore[arg-type]
 
 
 class _BatchIdentity(msgspec.Struct):

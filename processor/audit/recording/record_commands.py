@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from processor.audit.command_inputs import advancing, partition_numbers
-from processor.audit.sources.source import ROLES, RecordingError, Role, open_source, role_named
+from processor.audit.command_inputs import parse_partitions, progress_bar
+from processor.audit.sources.source import ROLES, RecordingError, Role, open_source, parse_role
 from processor.operations.options import CODES, AsJson, loaded
 from processor.run.run_command import ConfigFile
 
@@ -19,10 +19,10 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?i?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
-def size_of(text: str) -> int:
+def parse_size(text: str) -> int:
     """Bytes, as people write them.
 
-    >>> size_of("256MB"), size_of("1GiB"), size_of("5000")
+    >>> parse_size("256MB"), parse_size("1GiB"), parse_size("5000")
     (256000000, 1073741824, 5000)
     """
     found = _SIZE.fullmatch(text.strip())
@@ -31,13 +31,13 @@ def size_of(text: str) -> int:
     return max(1, int(float(found[1]) * _UNITS[found[2].lower()]))
 
 
-def _roles(texts: Sequence[str]) -> list[Role]:
-    named = {role_named(part) for text in texts for part in text.split(",")}
+def _parse_roles(texts: Sequence[str]) -> list[Role]:
+    named = {parse_role(part) for text in texts for part in text.split(",")}
     return [role for role in ROLES if role in named]
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _exit_on_refusal() -> Iterator[None]:
     """What is refused ends in one line and 1; what is wrong or out of reach is told by ``main``, with 2."""
     from .plan import RecordingRefusedError
 
@@ -90,13 +90,13 @@ def record(
     from processor.operations.operator_output import document
     from processor.run.assembly import client_properties
 
-    from .plan import DEFAULT_ROLES, RecordingOrder, prepared
-    from .record import carried_out, sole_writer
+    from .plan import DEFAULT_ROLES, RecordingOrder, prepare_work
+    from .record import sole_writer, write_recording
 
     if compress not in COMPRESSIONS:
         raise typer.BadParameter(f'"{compress}" is no compression: write {", ".join(COMPRESSIONS)}')
     settings, _ = loaded(config)
-    roles = _roles(topics) if topics else list(DEFAULT_ROLES)
+    roles = _parse_roles(topics) if topics else list(DEFAULT_ROLES)
     roles += ["changelog"] if with_state and "changelog" not in roles else []
     names = settings.topics.full()
     order = RecordingOrder(
@@ -104,23 +104,23 @@ def record(
         topics={role: names[role] for role in roles},
         group=settings.kafka.group,
         prefix=settings.topics.prefix,
-        partitions=partition_numbers(partitions) if partitions else None,
+        partitions=parse_partitions(partitions) if partitions else None,
         since=tuple(since or ()),
         until=tuple(until or ()),
         compression=compress,
-        split_size=size_of(split_size),
+        split_size=parse_size(split_size),
     )
     properties = client_properties(settings)
-    with _refusals(), sole_writer(out):
-        work = prepared(properties, order)
-        with advancing("offsets", work.offsets) as progress:
-            done = carried_out(properties, order, work, progress)
+    with _exit_on_refusal(), sole_writer(out):
+        work = prepare_work(properties, order)
+        with progress_bar("offsets", work.offsets) as progress:
+            done = write_recording(properties, order, work, progress)
     summary = _summary(out, done)
-    document(summary) if as_json else _say_recorded(summary)
+    document(summary) if as_json else _print_summary(summary)
 
 
 def _summary(folder: Path, done: Any) -> dict[str, Any]:
-    from processor.audit.sources.manifest import digest_of
+    from processor.audit.sources.manifest import manifest_digest
 
     ranges = [
         {
@@ -141,23 +141,23 @@ def _summary(folder: Path, done: Any) -> dict[str, Any]:
         "ranges": ranges,
         "anchors": done.manifest.anchors,
         "gone": done.gone,
-        "manifest_sha256": digest_of(folder),
+        "manifest_sha256": manifest_digest(folder),
     }
 
 
-def _say_recorded(summary: dict[str, Any]) -> None:
+def _print_summary(summary: dict[str, Any]) -> None:
     from processor.operations.operator_output import say, table
 
     columns = ("topic", "partition", "start", "end", "records", "files", "bytes")
     table("Recorded", columns, [[str(one[column]) for column in columns] for one in summary["ranges"]])
     for one in summary["gone"]:
-        missing = one.why or f"are gone {_why_gone(one)}"
+        missing = one.why or f"are gone {_missing_reason(one)}"
         say(f"{one.topic}[{one.partition}]: offsets {one.since} to {one.until - 1} {missing}")
     say(f"{summary['records']} records in {summary['folder']}, {summary['added']} of them now")
     say(f"SHA-256 of the manifest, to be kept elsewhere: {summary['manifest_sha256']}")
 
 
-def _why_gone(one: Any) -> str:
+def _missing_reason(one: Any) -> str:
     """Only the changelog is gone on with after a hole, see ``plan``."""
     if not one.since:
         return "(retention), it starts after them"
@@ -198,20 +198,20 @@ def play(
     from processor.operations.operator_output import document, say
     from processor.run.assembly import client_properties
 
-    from .play import Play, check_targets, played, records_in, speed_of, targets
+    from .play import Play, check_targets, count_records, parse_speed, play_records, target_topics
 
     settings, _ = loaded(config)
-    roles = _roles(topics or ["requests", "feedback"])
-    speed = speed_of(pace)
+    roles = _parse_roles(topics or ["requests", "feedback"])
+    speed = parse_speed(pace)
     properties = client_properties(settings)
     names = settings.topics.full()
-    with _refusals(), open_source(recording, names) as source:  # type: ignore[arg-type]
-        named = targets(source, roles, into)
+    with _exit_on_refusal(), open_source(recording, names) as source:  # type: ignore[arg-type]
+        named = target_topics(source, roles, into)
         check_targets(properties, source, named, same_partitions, into_the_same)
         plan = Play(topics=named, speed=speed, keep_timestamps=keep_timestamps, same_partitions=same_partitions)
         sender = KafkaSender(client_properties(settings, settings.kafka.producer_properties.reveal()))
-        with advancing("records", records_in(source, named)) as progress:
-            counts = played(source, plan, sender, lambda role: progress(1))
+        with progress_bar("records", count_records(source, named)) as progress:
+            counts = play_records(source, plan, sender, lambda role: progress(1))
     sent = {named[role]: counts[role] for role in named}
     if as_json:
         document({"sent": sent})

@@ -15,12 +15,12 @@ from processor.core.stream.partition import HEAD, partition_from_fields
 from processor.ports.log import Record
 
 from .findings import Finding, NotAuditableError
-from .journal_chain import Chain, ChainLink, journal_record
+from .journal_chain import Chain, ChainLink, decode_journal
 from .memory_state import MemoryState, boundaries
-from .recorded_settings import RuleBook, Secrets
+from .recorded_settings import RecordedSettings, Secrets
 from .replay import Start
 
-FROZEN = (
+ENDS_EARLY = (
     "the changelog at hand ends before the journal. Earlier versions left it so where it had been trimmed between two "
     "recordings into one folder: record into it once more, and the manifest says which offsets were gone"
 )
@@ -39,11 +39,11 @@ class ChangelogBatch:
     writes: bytes
 
 
-def entries(source: Source, number: int, foreign: list[Finding] | None = None) -> Iterator[ChangelogBatch]:
+def changelog_batches(source: Source, number: int, foreign: list[Finding] | None = None) -> Iterator[ChangelogBatch]:
     """Whole batches, in order. A batch whose beginning is not there is left out; ``foreign`` gets what is not ours."""
     parts: list[ChangelogRecord] = []
     for record in source.read("changelog", number):
-        piece = _decoded(source, record, [] if foreign is None else foreign)
+        piece = _decode_record(source, record, [] if foreign is None else foreign)
         if piece is None:
             continue
         if piece.part == 0:
@@ -55,7 +55,7 @@ def entries(source: Source, number: int, foreign: list[Finding] | None = None) -
             yield ChangelogBatch(record.offset, identity, piece.previous, parts[0].snapshot, writes)
 
 
-def _decoded(source: Source, record: Record, foreign: list[Finding]) -> ChangelogRecord | None:
+def _decode_record(source: Source, record: Record, foreign: list[Finding]) -> ChangelogRecord | None:
     if not record.value:
         return None
     topic, partition, offset = source.topic("changelog"), record.partition, record.offset
@@ -88,7 +88,7 @@ class Changelog:
     def __init__(self, source: Source, number: int) -> None:
         self.topic, self.number = source.topic("changelog"), number
         self._foreign: list[Finding] = []
-        self._entries = entries(source, number, self._foreign)
+        self._entries = changelog_batches(source, number, self._foreign)
         self._gaps = source.gaps("changelog", number)
         self._held: ChangelogBatch | None = None
         self._met = False
@@ -131,7 +131,7 @@ class Changelog:
             if self._gone():
                 self.trimmed += 1
                 return []
-            cause = "" if self._held else FROZEN
+            cause = "" if self._held else ENDS_EARLY
             return [self._finding(journal, None, "the writes of this batch are missing", cause)]
         if entry.identity != identity or entry.previous != journal.previous:
             return [self._finding(journal, entry.offset, f"the record belongs to {entry.identity.text()}")]
@@ -155,16 +155,16 @@ class Changelog:
         )
 
 
-def start_at(source: Source, number: int, batch: int, secrets: Secrets) -> tuple[Start, list[Finding]]:
+def start_from_snapshot(source: Source, number: int, batch: int, secrets: Secrets) -> tuple[Start, list[Finding]]:
     """The state to start batch ``batch`` from; 0 is the first batch after the first whole snapshot.
 
     What was found on the way: the chain is walked from its beginning as far as the journal reaches back.
     """
     if not source.has("changelog"):
         raise NotAuditableError("to start at a snapshot the changelog must be recorded as well", partition=number)
-    mirror, last = _restored(source, number, batch)
-    book = RuleBook(secrets)
-    link, findings = _walked(source, number, last.identity, book)
+    mirror, last = _restore_state(source, number, batch)
+    book = RecordedSettings(secrets)
+    link, findings = _walk_chain(source, number, last.identity, book)
     _, partitions, *_, terms, _ = msgspec.msgpack.decode(mirror.fields[HEAD])
     book.set_terms(terms)
     for name, value in mirror.fields.items():
@@ -175,10 +175,10 @@ def start_at(source: Source, number: int, batch: int, secrets: Secrets) -> tuple
     return Start(link, partition, mirror, book), findings
 
 
-def _restored(source: Source, number: int, batch: int) -> tuple[MemoryState, ChangelogBatch]:
+def _restore_state(source: Source, number: int, batch: int) -> tuple[MemoryState, ChangelogBatch]:
     """Apply the changelog until a whole state is there, at the batch before the wanted one or later."""
     mirror, last, whole, next_look = MemoryState(), None, False, 0
-    for entry in entries(source, number):
+    for entry in changelog_batches(source, number):
         sequence = entry.identity.sequence
         follows = last is not None and (entry.identity.lineage, sequence, entry.previous) == (
             last.identity.lineage,
@@ -195,7 +195,7 @@ def _restored(source: Source, number: int, batch: int) -> tuple[MemoryState, Cha
         mirror.take(entry.writes)
         if not whole and sequence >= next_look:
             next_look = sequence + max(1, (sequence - next_look) // 2)
-            whole = not _wanting(mirror)
+            whole = not _missing_part(mirror)
         if whole and sequence >= max(batch - 1, 1):
             return mirror, entry
     if last is None or not whole:
@@ -211,7 +211,7 @@ def _restored(source: Source, number: int, batch: int) -> tuple[MemoryState, Cha
     )
 
 
-def _wanting(mirror: MemoryState) -> str:
+def _missing_part(mirror: MemoryState) -> str:
     head = mirror.fields.get(HEAD)
     if head is None:
         return "no head"
@@ -223,12 +223,14 @@ def _wanting(mirror: MemoryState) -> str:
     return mirror.wanting(pending, parked)
 
 
-def _walked(source: Source, number: int, wanted: Identity, book: RuleBook) -> tuple[ChainLink, list[Finding]]:
+def _walk_chain(
+    source: Source, number: int, wanted: Identity, book: RecordedSettings
+) -> tuple[ChainLink, list[Finding]]:
     """The chain up to the batch a state is of, and the configurations on the way."""
     topic = source.topic("journal")
     chain, findings = Chain(topic, number), list[Finding]()
     for record in source.read("journal", number):
-        journal = journal_record(topic, number, record)
+        journal = decode_journal(topic, number, record)
         if isinstance(journal, Finding):
             findings.append(journal)
             continue

@@ -89,9 +89,9 @@ class NotAuditableError(GForceError):
         self.partition = partition
 
 
-CODE_POINTS = 5
+MAX_CODE_POINTS = 5
 """letters of a text whose code points are told"""
-LISTED = 1_000
+MAX_LISTED_FINDINGS = 1_000
 """findings of a partition that are kept; the others are counted"""
 
 
@@ -102,7 +102,7 @@ def with_code_points(text: str, other: str = "") -> str:
     ('group А (А is U+0410)', 'group B')
     """
     odd = dict.fromkeys(letter for letter in text if not letter.isascii() and letter not in other)
-    names = ", ".join(f"{letter} is U+{ord(letter):04X}" for letter in [*odd][:CODE_POINTS])
+    names = ", ".join(f"{letter} is U+{ord(letter):04X}" for letter in [*odd][:MAX_CODE_POINTS])
     return f"{text} ({names})" if names else text
 
 
@@ -118,7 +118,7 @@ class Findings:
         for finding in found:
             self.counts[finding.kind] += 1
             self.first.setdefault(finding.kind, finding)
-            if len(self.every) < LISTED:
+            if len(self.every) < MAX_LISTED_FINDINGS:
                 self.every.append(finding)
 
     def __bool__(self) -> bool:

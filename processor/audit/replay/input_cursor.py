@@ -25,49 +25,51 @@ from processor.ports.log import Record
 
 from .findings import Finding, Kind, NotAuditableError, with_code_points
 
-REACH = 300_000
+TIMESTAMP_SEARCH_MS = 300_000
 """Milliseconds to each side in which another timestamp is looked for."""
-_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"|true|false|-?\d+)')
+_FIELD_PATTERN = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"|true|false|-?\d+)')
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredRecord:
     record: Record
     what: str
     """what was changed, in words"""
 
 
-def restored(role: Role, record: Record, wanted: bytes, known: Iterable[str], reach: int = REACH) -> Restored | None:
+def restore_record(
+    role: Role, record: Record, wanted: bytes, known: Iterable[str], reach: int = TIMESTAMP_SEARCH_MS
+) -> RestoredRecord | None:
     """The record as it was processed, if one changed word or time explains the difference.
 
     ``known`` are words that may have been replaced: labels, for example.
     """
     for value, what in _other_words(role, record.value or b"", known):
         if record_hash(record.key, value, record.timestamp) == wanted:
-            return Restored(msgspec.structs.replace(record, value=value), what)
+            return RestoredRecord(msgspec.structs.replace(record, value=value), what)
     timestamp = _other_time(record, wanted, reach)
     if timestamp is None:
         return None
     what = f"its timestamp was changed from {timestamp} to {record.timestamp}"
-    return Restored(msgspec.structs.replace(record, timestamp=timestamp), what)
+    return RestoredRecord(msgspec.structs.replace(record, timestamp=timestamp), what)
 
 
 def _other_words(role: Role, value: bytes, known: Iterable[str]) -> Iterator[tuple[bytes, str]]:
     """The payload with one of its words replaced by another."""
-    pairs = list(_WORD.finditer(value))
+    pairs = list(_FIELD_PATTERN.finditer(value))
     words = {pair[2] for pair in pairs} | {b"true", b"false", b"0", b"1"}
     words |= {msgspec.json.encode(word) for word in known}
     for pair in pairs:
-        name = _shown(b'"' + pair[1] + b'"')
+        name = _word_text(b'"' + pair[1] + b'"')
         part = "its label" if role == "feedback" and name == "label" else f'"{name}"'
         for word in sorted(words - {pair[2]}):
             start, end = pair.span(2)
-            before, after = _shown(word), _shown(pair[2])
+            before, after = _word_text(word), _word_text(pair[2])
             what = f"{part} was changed from {with_code_points(before, after)} to {with_code_points(after, before)}"
             yield value[:start] + word + value[end:], what
 
 
-def _shown(word: bytes) -> str:
+def _word_text(word: bytes) -> str:
     try:
         return str(msgspec.json.decode(word))
     except msgspec.DecodeError:
@@ -84,15 +86,15 @@ def _other_time(record: Record, wanted: bytes, reach: int) -> int | None:
     return None
 
 
-HASH = 8
-FEW = 3
-MORE = 1_000
+HASH_BYTES = 8
+MAX_CHANGED_FOR_TIMESTAMP_SEARCH = 3
+READ_AHEAD_RECORDS = 1_000
 """records read at a time where there are more than the journal counts"""
 _offset = attrgetter("offset")
 
 
 @dataclass
-class Taken:
+class RangeRecords:
     """The records of one range. ``exact``: they are those that were processed, restored ones included."""
 
     records: list[Record]
@@ -144,7 +146,7 @@ class InputCursor:
         self.skipped: list[Skipped] = []
         self._searches = 3
 
-    def take(self, journal: JournalRecord, part: Range) -> Taken:
+    def take(self, journal: JournalRecord, part: Range) -> RangeRecords:
         """The records of a batch. Raises NotAuditable where the record does not reach.
 
         What an operator had skipped is no input, be it that this source can read some of it.
@@ -156,11 +158,11 @@ class InputCursor:
                 records = [record for record in records if not first <= record.offset < after]
                 self.skipped.append(Skipped(self.role, self.topic, self.number, first, after, here - len(records)))
         self.read += len(records)
-        hashes = _hashes(part)
-        if len(hashes) == HASH * part.count and len(records) == part.count and hashes_of(records) == hashes:
-            return Taken(records)
+        hashes = _decode_hashes(part)
+        if len(hashes) == HASH_BYTES * part.count and len(records) == part.count and hash_records(records) == hashes:
+            return RangeRecords(records)
         self._check_reach(journal, part, len(records))
-        return _Differences(self, journal, part, records, hashes).taken()
+        return _RangeDifferences(self, journal, part, records, hashes).taken()
 
     def wind(self, position: int) -> None:
         """Go on at this offset, be it before or after what has been read."""
@@ -168,11 +170,11 @@ class InputCursor:
             self._open = False
         self.position = position
 
-    def restored(self, record: Record, wanted: bytes, one_of_few: bool) -> Restored | None:
+    def restored(self, record: Record, wanted: bytes, one_of_few: bool) -> RestoredRecord | None:
         """The record as it was processed, if that can be found out; a search for its time is costly."""
         search = one_of_few and self._searches > 0
         self._searches -= search
-        return restored(self.role, record, wanted, self.words, REACH if search else 0)
+        return restore_record(self.role, record, wanted, self.words, TIMESTAMP_SEARCH_MS if search else 0)
 
     def rest(self) -> int:
         """How many records there are after what the journal covers."""
@@ -187,7 +189,7 @@ class InputCursor:
         wanted = max(min(count, stop - start), 0) + 1  # one more, to see that there are no others
         found = self._held
         found += islice(self._records, max(wanted - len(found), 0))
-        while found and found[-1].offset < stop and (more := list(islice(self._records, MORE))):
+        while found and found[-1].offset < stop and (more := list(islice(self._records, READ_AHEAD_RECORDS))):
             found += more
         first, end = (bisect_left(found, offset, key=_offset) for offset in (start, stop))
         if self._first is None and first < len(found):
@@ -220,13 +222,13 @@ class InputCursor:
         return self._first is not None and self._first >= part.start
 
 
-def hashes_of(records: Sequence[Record]) -> bytes:
+def hash_records(records: Sequence[Record]) -> bytes:
     """``record_hash`` of every record, one after the other."""
     columns = ([r.key for r in records], [r.value for r in records], [r.timestamp for r in records])
     return record_hashes(*columns)
 
 
-def _hashes(part: Range) -> bytes:
+def _decode_hashes(part: Range) -> bytes:
     try:
         return b64decode(part.hashes, validate=True)
     except NotBase64:
@@ -234,7 +236,7 @@ def _hashes(part: Range) -> bytes:
 
 
 @dataclass
-class _Differences:
+class _RangeDifferences:
     """A range whose records are not those that were processed: which, and can they be had back?"""
 
     tape: InputCursor
@@ -243,17 +245,17 @@ class _Differences:
     records: list[Record]
     hashes: bytes
 
-    def taken(self) -> Taken:
-        wanted = [self.hashes[at : at + HASH] for at in range(0, len(self.hashes), HASH)]
+    def taken(self) -> RangeRecords:
+        wanted = [self.hashes[at : at + HASH_BYTES] for at in range(0, len(self.hashes), HASH_BYTES)]
         if len(wanted) != self.part.count:
             text = f"the journal counts {self.part.count} records and has {len(wanted)} hashes of them"
-            return Taken(self.records, False, [self._finding("journal-altered", None, text)])
+            return RangeRecords(self.records, False, [self._finding("journal-altered", None, text)])
         there = [record_hash(r.key, r.value, r.timestamp) for r in self.records]
         if len(there) == len(wanted) and sorted(there) == sorted(wanted):
             return self._reordered(there, wanted)
         return self._aligned(there, wanted)
 
-    def _reordered(self, there: list[bytes], wanted: list[bytes]) -> Taken:
+    def _reordered(self, there: list[bytes], wanted: list[bytes]) -> RangeRecords:
         moved = [i for i, (mine, theirs) in enumerate(zip(there, wanted, strict=True)) if mine != theirs]
         offsets = [self.records[i].offset for i in moved]
         by_hash = dict(zip(there, self.records, strict=True))
@@ -261,17 +263,17 @@ class _Differences:
             Record(r.topic, r.partition, r.offset, o.timestamp, o.key, o.value, o.headers)
             for r, o in zip(self.records, [by_hash[h] for h in wanted], strict=True)
         ]
-        text = f"the records at {_some(offsets)} were processed in another order: they have changed places"
-        return Taken(records, True, [self._finding("input-order", offsets[0], text)])
+        text = f"the records at {_offsets_text(offsets)} were processed in another order: they have changed places"
+        return RangeRecords(records, True, [self._finding("input-order", offsets[0], text)])
 
-    def _changed_record(self, record: Record, mine: bytes, theirs: bytes, original: Restored | None) -> Finding:
+    def _changed_record(self, record: Record, mine: bytes, theirs: bytes, original: RestoredRecord | None) -> Finding:
         text = "the record is not the one that was processed"
         cause = "its key, payload or timestamp was changed"
         if original is not None:
             cause = f"{original.what}: with that, its hash is the one in the journal, and the audit goes on with it"
         return self._finding("input-changed", record.offset, text, theirs.hex(), mine.hex(), cause)
 
-    def _aligned(self, there: list[bytes], wanted: list[bytes]) -> Taken:
+    def _aligned(self, there: list[bytes], wanted: list[bytes]) -> RangeRecords:
         """Tell changed records from missing and added ones, by the longest stretches that are as they were."""
         records, exact, findings = list(self.records), True, []
         unlike = sum(mine != theirs for mine, theirs in zip(there, wanted, strict=False))
@@ -282,7 +284,7 @@ class _Differences:
             pairs = min(last - first, until - at)
             for i in range(pairs):
                 record, theirs = self.records[at + i], wanted[first + i]
-                original = self.tape.restored(record, theirs, unlike <= FEW)
+                original = self.tape.restored(record, theirs, unlike <= MAX_CHANGED_FOR_TIMESTAMP_SEARCH)
                 findings.append(self._changed_record(record, there[at + i], theirs, original))
                 exact &= original is not None
                 records[at + i] = original.record if original else record
@@ -291,7 +293,7 @@ class _Differences:
                 text = "the record was not there when the batch was made, or was not part of it"
                 findings.append(self._finding("input-added", self.records[i].offset, text, "", there[i].hex()))
             exact &= last - first == until - at
-        return Taken(records, exact, findings)
+        return RangeRecords(records, exact, findings)
 
     def _missing(self, index: int, at: int, theirs: bytes) -> Finding:
         before = self.records[at - 1].offset if at else self.part.start - 1
@@ -317,6 +319,6 @@ class _Differences:
         )
 
 
-def _some(offsets: list[int]) -> str:
+def _offsets_text(offsets: list[int]) -> str:
     shown = ", ".join(map(str, offsets[:6]))
     return f"{shown} and {len(offsets) - 6} more" if len(offsets) > 6 else shown

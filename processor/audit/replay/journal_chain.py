@@ -12,7 +12,7 @@ from processor.ports.log import Record
 from .findings import Finding, NotAuditableError
 
 
-def journal_record(topic: str, partition: int, record: Record) -> JournalRecord | Finding:
+def decode_journal(topic: str, partition: int, record: Record) -> JournalRecord | Finding:
     """The record decoded, or what is wrong with it. Raises NotAuditable for one of a later version."""
     try:
         return JournalRecord.decode(record.value or b"")

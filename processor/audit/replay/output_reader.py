@@ -10,8 +10,8 @@ from processor.audit.sources.source import Role, Source
 from processor.core.stream.partitioner import partition_of
 from processor.ports.log import Record
 
-MOST_PARTITIONS = 4_096
-LOOKED_AT = 200
+MAX_PARTITIONS = 4_096
+SAMPLED_RECORDS = 200
 
 
 class PartitionCursor:
@@ -45,7 +45,7 @@ class OutputReader:
         self.topic = source.topic(role)
         self._source, self._role, self._number, self._partitions = source, role, number, partitions
         there = source.partitions(role)
-        self.count = partition_count(source, role, there, partitions)
+        self.count = infer_partition_count(source, role, there, partitions)
         self.alike = self.count == partitions
         """the partitions are those of the inputs, so that one of them holds exactly what is wanted"""
         self.lanes = {j: PartitionCursor(self._of_mine(j)) for j in ([number] if self.alike else there)}
@@ -67,12 +67,12 @@ class OutputReader:
         return (r for r in records if (partition_of(r.key, partitions) if r.key is not None else 0) == number)
 
 
-def partition_count(source: Source, role: Role, there: list[int], partitions: int) -> int:
+def infer_partition_count(source: Source, role: Role, there: list[int], partitions: int) -> int:
     """How many partitions a topic has, told from where its first records are: not all need be in the record."""
-    first = {j: {record.key for record in islice(source.read(role, j), LOOKED_AT) if record.key} for j in there}
+    first = {j: {record.key for record in islice(source.read(role, j), SAMPLED_RECORDS) if record.key} for j in there}
     places = [(j, key) for j, keys in first.items() for key in keys]
     least = max(there, default=0) + 1
-    counts = [partitions, *range(least, min(4 * least + 8, MOST_PARTITIONS))]
+    counts = [partitions, *range(least, min(4 * least + 8, MAX_PARTITIONS))]
     astray: dict[int, int] = {
         count: sum(partition_of(key, count) != j for j, key in places) for count in counts if count >= least
     }

@@ -25,7 +25,7 @@ from processor.core.stream.tenant import TenantSettings
 from .findings import NotAuditableError
 
 CONFIGURATION_VERSION = 1
-LATER_LIMITS = {"max_choices": 0}
+DEFAULTS_OF_LATER_LIMITS = {"max_choices": 0}
 """Limits that the first journals do not name, because there were none."""
 NO_SEED = bytes(16)
 """Stands for a seed nobody gave us; nothing is drawn with it."""
@@ -33,7 +33,7 @@ NO_SEED = bytes(16)
 Override = Callable[[str, TenantSettings], TenantSettings]
 
 
-def commitment(seed: bytes) -> str:
+def seed_commitment(seed: bytes) -> str:
     """What the journal says of a seed."""
     return blake2b(seed, key=b"gforce-seed", digest_size=32).hexdigest()
 
@@ -81,7 +81,7 @@ class Secrets:
         except OSError as error:
             raise InvalidInputError(f"the seed file {path} cannot be read: {error.strerror}") from None
         if "=" not in text:
-            return cls(masters=(_checked(text.strip(), path),))
+            return cls(masters=(_check_seed_text(text.strip(), path),))
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -90,15 +90,15 @@ class Secrets:
         if not isinstance(named, dict) or not set(document) <= {"seed", "tenants"}:
             raise InvalidInputError(f'the seed file {path} may hold seed = "…" and [tenants] with name = "…" only')
         return cls(
-            masters=_listed(document.get("seed", []), path),
-            tenants={name: _listed(seeds, path) for name, seeds in named.items()},
+            masters=_check_seeds(document.get("seed", []), path),
+            tenants={name: _check_seeds(seeds, path) for name, seeds in named.items()},
         )
 
     def seed(self, tenant: str, committed: str) -> bytes | None:
         """The tenant's seed, if it is here: the one that was committed to."""
         candidates = [*self.tenants.get(tenant, ()), *self.shared]
         candidates += [derived_seed(Secret(master), tenant).reveal() for master in self.masters]
-        return next((seed for text in candidates if commitment(seed := bytes.fromhex(text)) == committed), None)
+        return next((seed for text in candidates if seed_commitment(seed := bytes.fromhex(text)) == committed), None)
 
     def canonical(self, tenant: str, wanted: str) -> str | None:
         """The configuration of this digest, if it is the one the configuration file has for this tenant."""
@@ -111,24 +111,24 @@ class Secrets:
         return canonical(found).decode() if digest(found) == wanted else None
 
 
-def _listed(seeds: Any, path: Path) -> tuple[str, ...]:
-    return tuple(_checked(seed, path) for seed in (seeds if isinstance(seeds, list) else [seeds]))
+def _check_seeds(seeds: Any, path: Path) -> tuple[str, ...]:
+    return tuple(_check_seed_text(seed, path) for seed in (seeds if isinstance(seeds, list) else [seeds]))
 
 
-def _checked(seed: Any, path: Path) -> str:
+def _check_seed_text(seed: Any, path: Path) -> str:
     if not isinstance(seed, str):
         raise InvalidInputError(f"the seed file {path} holds something that is not a seed in hexadecimal")
     check_seed(Secret(seed))
     return seed
 
 
-def digest_of(text: str) -> str:
+def settings_digest(text: str) -> str:
     """The digest under which the journal keeps a configuration."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
-class RecordedTerms(StreamSettings):
+class RecordedStreamSettings(StreamSettings):
     """Terms as the journal has them, to the letter."""
 
     recorded: str = ""
@@ -139,7 +139,7 @@ class RecordedTerms(StreamSettings):
 
 
 @dataclass
-class RuleBook:
+class RecordedSettings:
     """What the journal has said so far about terms and rules; rules of one tenant are worked out once."""
 
     secrets: Secrets
@@ -153,13 +153,13 @@ class RuleBook:
     seedless: set[str] = field(default_factory=set)
     """tenants whose seed nobody gave us"""
     _rules: dict[tuple[str, str], TenantSettings] = field(default_factory=dict)
-    _terms: RecordedTerms | None = None
+    _terms: RecordedStreamSettings | None = None
 
     def set_terms(self, text: str) -> None:
         """Raises NotAuditable for terms this version does not know."""
         try:
             document = json.loads(text)
-            self.limits = msgspec.convert({**LATER_LIMITS, **document["limits"]}, Limits)
+            self.limits = msgspec.convert({**DEFAULTS_OF_LATER_LIMITS, **document["limits"]}, Limits)
             slot, max_future = int(document["slot"]), int(document["max_future"])
             sweep = msgspec.convert(document.get("sweep"), int | None)
             if unknown := document.keys() - {"limits", "max_future", "slot", "sweep"}:
@@ -167,7 +167,7 @@ class RuleBook:
         except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
             raise NotAuditableError(f"the journal's terms cannot be read by this version: {error}") from None
         self.terms, self._rules = text, {}
-        self._terms = RecordedTerms(self.limits, self.settings_for, max_future, slot, sweep, recorded=text)
+        self._terms = RecordedStreamSettings(self.limits, self.settings_for, max_future, slot, sweep, recorded=text)
 
     def in_force(self) -> StreamSettings:
         if self._terms is None:
@@ -198,7 +198,7 @@ class RuleBook:
 
     def _worked_out(self, tenant: str, assigned: str) -> TenantSettings:
         text = self.configs.get(assigned)
-        if text is None or digest_of(text) != assigned:
+        if text is None or settings_digest(text) != assigned:
             text = self.secrets.canonical(tenant, assigned) or text
         if text is None:
             raise NotAuditableError(

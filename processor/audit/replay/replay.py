@@ -42,9 +42,9 @@ from processor.ports.log import Record
 
 from .findings import Finding, NotAuditableError
 from .input_cursor import InputCursor
-from .journal_chain import Chain, ChainLink, journal_record
+from .journal_chain import Chain, ChainLink, decode_journal
 from .memory_state import MemoryState
-from .recorded_settings import Override, RuleBook, Secrets, digest_of
+from .recorded_settings import Override, RecordedSettings, Secrets, settings_digest
 
 Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
 """Changes what a batch asks for, between decoding and stepping: leave an expert out, hold labels back."""
@@ -57,7 +57,7 @@ class Start:
     link: ChainLink
     partition: Partition
     mirror: MemoryState
-    book: RuleBook
+    book: RecordedSettings
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Replay:
     transform: Transform | None = None
     codec: Codec | None = None
     start: Start | None = None
-    drawn: Callable[[JournalRecord, DecodedBatch, RuleBook], Mapping[str, Mapping[str, Drawn]]] | None = None
+    drawn: Callable[[JournalRecord, DecodedBatch, RecordedSettings], Mapping[str, Mapping[str, Drawn]]] | None = None
     """what was drawn according to the record, by tenant and decision, for tenants whose seed is not known"""
     keep_entries: bool = False
     """have batches say what was stored before them; the mirror has moved on when they are seen"""
@@ -108,7 +108,7 @@ class Replay:
         self.tapes = [InputCursor(self.source, role, self.number) for role in ("requests", "feedback")]
         self.lost = ""
         """why the state is no longer known; nothing is recomputed from then on"""
-        self.mirror, self.book = MemoryState(), RuleBook(self.secrets, self.override)
+        self.mirror, self.book = MemoryState(), RecordedSettings(self.secrets, self.override)
         self.partition: Partition | None = None
         self._carried: list[Finding] = []
         if self.start is not None:
@@ -176,7 +176,7 @@ class Replay:
         return found
 
     def _decoded(self, record: Record) -> JournalRecord | None:
-        found = journal_record(self.topic, self.number, record)
+        found = decode_journal(self.topic, self.number, record)
         if isinstance(found, JournalRecord):
             return found
         self._carried.append(found)  # if it was one of ours, the chain has a gap now
@@ -198,7 +198,7 @@ class Replay:
 
     def _begin(self, journal: JournalRecord) -> None:
         """A new lineage forgets everything and may read its inputs again."""
-        self.lost, self.mirror, self.book = "", MemoryState(), RuleBook(self.secrets, self.override)
+        self.lost, self.mirror, self.book = "", MemoryState(), RecordedSettings(self.secrets, self.override)
         self.partition = Partition(self.number, journal.partitions, Identity(journal.lineage, 0, GENESIS))
         for tape, part in zip(self.tapes, (journal.requests, journal.feedback), strict=True):
             tape.wind(part.start)
@@ -217,7 +217,7 @@ class Replay:
         journal, found = link.record, []
         for name, text in journal.configs.items():
             self.book.configs[name] = text
-            if digest_of(text) != name:
+            if settings_digest(text) != name:
                 tenants = sorted(tenant for tenant, rules in journal.rules.items() if rules == name)
                 found.append(
                     Finding(
@@ -229,7 +229,7 @@ class Replay:
                         batch=journal.sequence,
                         text=f"the configuration of {', '.join(tenants) or 'no tenant'} was changed in the journal",
                         recorded=f"digest {name}",
-                        follows=f"digest {digest_of(text)}",
+                        follows=f"digest {settings_digest(text)}",
                     )
                 )
         if journal.terms and journal.terms != self.book.terms:
@@ -301,7 +301,7 @@ class Replay:
         return asked if self.transform is None else self.transform(journal, asked)
 
     def _recompute(self, batch: ReplayedBatch) -> None:
-        self.take(batch, stepped([self.given(batch)])[0])
+        self.take(batch, run_steps([self.given(batch)])[0])
 
     def _failed(self, batch: ReplayedBatch, error: Exception) -> Finding:
         said = str(error) if isinstance(error, GForceError) else f"{type(error).__name__}: {error}"
@@ -316,12 +316,12 @@ class Replay:
         )
 
 
-def stepped(given: Sequence[Given]) -> list[StepResult | Exception]:
+def run_steps(given: Sequence[Given]) -> list[StepResult | Exception]:
     """What batches of different partitions lead to. Whatever the record holds, only the one at fault says so."""
     try:
         return [*steps(given)]
     except Exception as error:
-        return [error] if len(given) == 1 else [stepped([one])[0] for one in given]
+        return [error] if len(given) == 1 else [run_steps([one])[0] for one in given]
 
 
 def replay(
@@ -342,19 +342,21 @@ R = TypeVar("R")
 Stepping = Generator[Given, StepResult | Exception, R]
 """Goes through a partition: says what is to be stepped next, is told what that leads to, and ends with a result."""
 
-MOST = 4
+MAX_INTERLEAVED_PARTITIONS = 4
 """So many partitions at a time: each has its state in memory, and what it reads is open."""
-ENOUGH = 2_000
+LARGE_BATCH_RECORDS = 2_000
 """A batch of so many records gains nothing from company, and leaves the processor's cache while it waits for some."""
 
 
 def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
-    """The results, in order. In memory are the states of ``MOST`` partitions at most, and a batch of each."""
+    """The results, in order. In memory are at most ``MAX_INTERLEAVED_PARTITIONS`` states, and a batch of each."""
     coming = enumerate(partitions)
     results: dict[int, R] = {}
     under_way: list[tuple[int, Stepping[R], StepResult | Exception | None]] = []
     while True:
-        under_way += [(number, one, None) for number, one in islice(coming, MOST - len(under_way))]
+        under_way += [
+            (number, one, None) for number, one in islice(coming, MAX_INTERLEAVED_PARTITIONS - len(under_way))
+        ]
         if not under_way:
             return [results[number] for number in sorted(results)]
         waiting: list[tuple[int, Stepping[R], Given]] = []
@@ -363,17 +365,17 @@ def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
                 waiting.append((number, one, next(one) if outcome is None else one.send(outcome)))
             except StopIteration as end:
                 results[number] = end.value
-        outcomes = stepped([given for _, _, given in waiting])
+        outcomes = run_steps([given for _, _, given in waiting])
         under_way = [(number, one, outcome) for (number, one, _), outcome in zip(waiting, outcomes, strict=True)]
 
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
 
-LOOK = 0.2
+PROGRESS_INTERVAL_S = 0.2
 """Seconds between two looks at how far the pieces are."""
 
-_READ: Any = None
+_READ_COUNTS: Any = None
 """In a process of the pool: how far each piece is, shared with all of them."""
 
 
@@ -386,7 +388,7 @@ def in_processes(
     """The results in the order of the pieces. ``progress`` is told how many records have been read in all."""
     most = min(processes or cpu_count() or 1, len(pieces))
     if most > 1:
-        return _side_by_side(work, pieces, most, progress)
+        return _run_in_pool(work, pieces, most, progress)
     total = [0]
 
     def further(records: int) -> None:
@@ -396,27 +398,27 @@ def in_processes(
     return [work(piece, further) for piece in pieces]
 
 
-def _share(read: Any) -> None:
-    global _READ
+def _share_counts(read: Any) -> None:
+    global _READ_COUNTS
     _READ = read
 
 
 def _in_process(work: Callable[[T, Progress], R], piece: T, index: int) -> R:
     def further(records: int) -> None:
-        _READ[index] += records
+        _READ_COUNTS[index] += records
 
     return work(piece, further)
 
 
-def _side_by_side(work: Callable[[T, Progress], R], pieces: Sequence[T], most: int, progress: Progress) -> list[R]:
+def _run_in_pool(work: Callable[[T, Progress], R], pieces: Sequence[T], most: int, progress: Progress) -> list[R]:
     context = get_context("spawn")  # threads of a Kafka client do not survive a fork
     read = context.Array("q", len(pieces), lock=False)
-    with ProcessPoolExecutor(most, mp_context=context, initializer=_share, initargs=(read,)) as pool:
+    with ProcessPoolExecutor(most, mp_context=context, initializer=_share_counts, initargs=(read,)) as pool:
         futures: list[Future[R]] = [pool.submit(_in_process, work, piece, i) for i, piece in enumerate(pieces)]
         waiting: set[Future[R]] = set(futures)
         try:
             while waiting:
-                done, waiting = wait(waiting, timeout=LOOK)
+                done, waiting = wait(waiting, timeout=PROGRESS_INTERVAL_S)
                 progress(sum(read))
                 for one in done:
                     one.result()

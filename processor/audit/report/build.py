@@ -12,14 +12,14 @@ import msgspec
 from processor.audit.command_inputs import OpenedSource
 from processor.audit.replay.findings import MEANING, Finding, NotAuditableError
 from processor.audit.replay.replay import in_processes
-from processor.audit.sources.manifest import digest_of
+from processor.audit.sources.manifest import manifest_digest
 from processor.audit.sources.source import ROLES, Source
 from processor.audit.verify import audit as auditing
 from processor.audit.verify.audit import Audit
 from processor.audit.verify.result import AuditOptions, PartitionAudit
 from processor.audit.whatif.answer import WhatIf, conclusion, reproduction
 from processor.audit.whatif.settings import SettingsChange, Sweep
-from processor.audit.whatif.whatif import asked, partitions_of
+from processor.audit.whatif.whatif import answer_whatif, partitions_with
 from processor.core.errors import InvalidInputError
 from processor.core.exact import ONE
 from processor.core.learner.estimates import estimate
@@ -30,7 +30,7 @@ from processor.telemetry.figures import Estimate, TenantFigures
 from processor.telemetry.measuring import TenantSnapshot, measured
 from processor.telemetry.window_figures import ALPHA
 
-from .collection import Collection, Reading, TenantCollection, collected, covered, cumulative, intervals
+from .collection import Collection, CollectionTask, TenantCollection, collect, cumulative, intervals, measure_coverage
 from .data import (
     AlertLine,
     ConfigLine,
@@ -47,20 +47,20 @@ from .data import (
     Verification,
 )
 from .first_page import statements
-from .rendering import page, write_csv
+from .rendering import render_page, write_csv
 from .words import (
     DEAD_REASONS,
     alert_evidence,
     alert_text,
     attainable_text,
-    changes,
     fairness_statement,
     labels_text,
     partial_text,
+    settings_changes,
 )
 
 
-def assembled(
+def assemble_report(
     source: Source,
     where: str,
     found: Audit,
@@ -84,7 +84,7 @@ def assembled(
                 tenants.append(report)
     tenants.sort(key=lambda report: report.figures.name)
     verification = _verification(found, redaction)
-    dead = _dead(collections)
+    dead = _dead_reasons(collections)
     judged = [one for one in found.partitions if one.batches]
     return ReportData(
         created=(created or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
@@ -93,7 +93,7 @@ def assembled(
         first=min((t.first for t in tenants if t.first), default=min((p.first_clock for p in judged), default=0)),
         last=max((p.last_clock for p in judged), default=0),
         processor_versions=sorted({version for one in judged for version in one.versions if version}),
-        manifest_sha256=_manifest(source),
+        manifest_sha256=_manifest_digest(source),
         extents=_extents(source),
         statements=statements(verification, tenants, dead, coverage),
         answers=3 if partial else 2,
@@ -108,9 +108,9 @@ def assembled(
     )
 
 
-def _manifest(source: Source) -> str:
+def _manifest_digest(source: Source) -> str:
     folder = getattr(source, "folder", None)
-    return digest_of(folder) if isinstance(folder, Path) else ""
+    return manifest_digest(folder) if isinstance(folder, Path) else ""
 
 
 def _extents(source: Source) -> list[Extent]:
@@ -168,7 +168,7 @@ def _finding(finding: Finding, one: PartitionAudit, redaction: Redaction | None)
     )
 
 
-def _dead(collections: Sequence[Collection]) -> list[DeadReason]:
+def _dead_reasons(collections: Sequence[Collection]) -> list[DeadReason]:
     reasons = sorted({reason for one in collections for reason in one.dead})
     return [
         DeadReason(
@@ -273,7 +273,7 @@ def _experts(seen: TenantCollection) -> list[ExpertRow]:
 def _configs(seen: TenantCollection) -> list[ConfigLine]:
     lines, before = [], ""
     for at, batch, digest, canonical in seen.configs:
-        differences = changes(before, canonical) if before else []
+        differences = settings_changes(before, canonical) if before else []
         lines.append(ConfigLine(at=at, batch=batch, digest=digest, changes=differences, canonical=canonical))
         before = canonical
     return lines
@@ -313,31 +313,31 @@ def build_report(
     place: OpenedSource, wish: ReportRequest, step: Callable[[str], Callable[[int], None]] = lambda what: lambda n: None
 ) -> ReportData:
     """``step`` is told what begins, and gives what is told how many input records have been read for it."""
-    options = AuditOptions(place.secrets, auditing.heads(list(wish.heads)), None, place.codec)
+    options = AuditOptions(place.secrets, auditing.parse_heads(list(wish.heads)), None, place.codec)
     found = auditing.audit(place.source, options, None, wish.processes, step("auditing"))
     wanted = frozenset(wish.tenants)
     readings = [
-        Reading(place.source, number, place.secrets, wanted, place.codec)
-        for number in partitions_of(place.source, wanted)
+        CollectionTask(place.source, number, place.secrets, wanted, place.codec)
+        for number in partitions_with(place.source, wanted)
     ]
-    collections = in_processes(collected, readings, wish.processes, step("figures"))
-    coverage = covered(place.source, found.partitions, collections, wanted)
+    collections = in_processes(collect, readings, wish.processes, step("figures"))
+    coverage = measure_coverage(place.source, found.partitions, collections, wanted)
     there = {name for one in collections for name in one.tenants} | {name for one in coverage for name in one.missing}
     if missing := sorted(wanted - there):
         raise InvalidInputError(f'there is no decision of tenant "{missing[0]}" in this record')
-    whatif, notes = _whatif(place, wish, step("what-if"))
-    report = assembled(place.source, place.where, found, collections, coverage, whatif, wish.redaction)
+    whatif, notes = _answer_whatif(place, wish, step("what-if"))
+    report = assemble_report(place.source, place.where, found, collections, coverage, whatif, wish.redaction)
     return msgspec.structs.replace(report, notes=[*report.notes, *notes])
 
 
-def _whatif(
+def _answer_whatif(
     place: OpenedSource, wish: ReportRequest, progress: Callable[[int], None]
 ) -> tuple[WhatIf | None, list[str]]:
     """The answer, if one was asked for; or why there is none, on which the rest of the report does not depend."""
     if not wish.sweeps and wish.change == SettingsChange():
         return None, []
     try:
-        answer = asked(
+        answer = answer_whatif(
             place.source,
             place.secrets,
             wish.change,
@@ -357,7 +357,7 @@ def write_report(report: ReportData, out: Path, as_json: bool = False, as_csv: b
     paths = [out]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page(report), encoding="utf-8")
+        out.write_text(render_page(report), encoding="utf-8")
         if as_json:
             paths.append(out.with_suffix(".json"))
             paths[-1].write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")

@@ -20,20 +20,20 @@ from processor.core.errors import GForceError
 from processor.telemetry.figures import EQUALIZED_ODDS
 
 from .data import TenantReport
-from .words import delay_names, unseen_named
+from .words import delay_names, name_unseen
 
 INK, FAINT, BLUE, RED, GREEN = "#26303a", "#8a94a0", "#1f4e79", "#a23b2a", "#2f7d5b"
 GROUP_COLOURS = ("#1f4e79", "#c9772b", "#2f7d5b", "#7a4b8c", "#8a6d1d", "#4b8fa8", "#a23b2a", "#5b6670")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-WIDE, NARROW = 7.2, 3.75
+WIDE_INCHES, NARROW_INCHES = 7.2, 3.75
 """inches: for a page or a screen, and for a phone"""
 
-MOST_PANELS = 12
-PANELS_ABREAST = 3
-A_MOMENT = 60_000
+MAX_PANELS = 12
+PANELS_PER_ROW = 3
+MIN_TIME_SPAN_MS = 60_000
 """milliseconds: a shorter time is shown within one this long"""
 HEADROOM = 1.08
-CHARACTERS = {1: 60, 2: 32, 3: 20}
+TITLE_CHARS = {1: 60, 2: 32, 3: 20}
 """of a panel's title, by how many stand side by side"""
 
 STYLE: Any = {
@@ -80,7 +80,7 @@ def canvas(size: tuple[float, float], columns: int = 1, rows: int = 1, **more: A
         yield figure, figure.subplots(rows, columns, **more)
 
 
-def inline(figure: Any, name: str, title: str, description: str) -> str:
+def inline_svg(figure: Any, name: str, title: str, description: str) -> str:
     """The figure as an SVG element with a title and a description for those who cannot see it."""
     from matplotlib import rc_context
 
@@ -101,7 +101,7 @@ def inline(figure: Any, name: str, title: str, description: str) -> str:
         f'<svg {box[0] if box else ""} role="img" aria-labelledby="{name}-t {name}-d">'
         f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>'
     )
-    return unseen_named(head + body[: body.rindex("</svg>") + 6])
+    return name_unseen(head + body[: body.rindex("</svg>") + 6])
 
 
 def _time(milliseconds: int) -> datetime:
@@ -115,7 +115,7 @@ def _time_axis(axis: Any, tenant: TenantReport, narrow: bool) -> None:
     moments = (*tenant.so_far, *tenant.stretches)
     start = min(one.since for one in moments)
     end = max(*(one.until for one in moments), *(alert.at for alert in tenant.alerts if alert.state == "raised"), start)
-    room = max((end - start) // 40, 0 if end - start >= A_MOMENT else A_MOMENT // 2)
+    room = max((end - start) // 40, 0 if end - start >= MIN_TIME_SPAN_MS else MIN_TIME_SPAN_MS // 2)
     axis.set_xlim(_time(start - room), _time(end + room))
     locator = AutoDateLocator(maxticks=4 if narrow else 8, tz=UTC)  # type: ignore[no-untyped-call]
     axis.xaxis.set_major_locator(locator)
@@ -124,7 +124,7 @@ def _time_axis(axis: Any, tenant: TenantReport, narrow: bool) -> None:
 
 def gap_over_time(tenant: TenantReport, width: float) -> Any:
     """The gap of all labels so far with its band; the gap of each stretch; tolerance, attainable gap, alerts."""
-    narrow = width == NARROW
+    narrow = width == NARROW_INCHES
     with canvas((width, 3.0 if narrow else 2.9)) as (figure, axis):
         moments = [one for one in tenant.so_far if not isnan(one.gaps[EQUALIZED_ODDS].value)]
         times = [_time(one.until) for one in moments]
@@ -185,7 +185,7 @@ def panels(tenant: TenantReport) -> tuple[list[str], list[str]]:
     alerted = {alert.label for alert in tenant.alerts}
     seen = {cell.label for moment in tenant.stretches for cell in moment.rates if cell.n}
     order = sorted((label for label in labels if label in seen), key=lambda label: label not in alerted)
-    chosen = set(order[:MOST_PANELS] or labels[:1])
+    chosen = set(order[:MAX_PANELS] or labels[:1])
     return [label for label in labels if label in chosen], [label for label in labels if label not in chosen]
 
 
@@ -220,9 +220,9 @@ def _level(axis: Any, height: float, name: str, colour: str, style: str) -> None
 
 def rates_over_time(tenant: TenantReport, width: float) -> Any:
     """Error rates of each group, one panel for each true label, stretch by stretch."""
-    narrow = width == NARROW
+    narrow = width == NARROW_INCHES
     labels, _ = panels(tenant)
-    columns = 1 if narrow else min(len(labels), PANELS_ABREAST)
+    columns = 1 if narrow else min(len(labels), PANELS_PER_ROW)
     rows = -(-len(labels) // columns)
     height = 2.2 * rows if narrow else 2.6 * rows
     with canvas((width, height), columns, rows, squeeze=False, sharey=True) as (figure, grid):
@@ -230,24 +230,24 @@ def rates_over_time(tenant: TenantReport, width: float) -> Any:
         for axis, label in zip(axes, labels, strict=False):
             for i, group in enumerate(tenant.figures.groups):
                 _rate_line(axis, tenant, group, label, i)
-            axis.set_title(_title(label, CHARACTERS[columns] if not narrow else CHARACTERS[2]))
+            axis.set_title(_title(label, TITLE_CHARS[columns] if not narrow else TITLE_CHARS[2]))
             _time_axis(axis, tenant, True)
         for axis in axes[len(labels) :]:
             axis.set_visible(False)
-        axes[0].set_ylim(0, HEADROOM * max(0.05, *_heights(tenant, labels)))
+        axes[0].set_ylim(0, HEADROOM * max(0.05, *_drawn_values(tenant, labels)))
         for line in grid:
             line[0].set_ylabel("decided wrongly")
         return figure
 
 
-def _heights(tenant: TenantReport, labels: Sequence[str]) -> list[float]:
+def _drawn_values(tenant: TenantReport, labels: Sequence[str]) -> list[float]:
     """Of all that is drawn: rates, and the upper ends of their bands."""
     cells = [cell for moment in tenant.stretches for cell in moment.rates if cell.n and cell.label in labels]
-    ends = [cell.rate.upper if _banded(tenant) else cell.rate.value for cell in cells]
+    ends = [cell.rate.upper if _has_bands(tenant) else cell.rate.value for cell in cells]
     return [0.0, *(end for end in (*ends, *(cell.rate.value for cell in cells)) if not isnan(end))]
 
 
-def _banded(tenant: TenantReport) -> bool:
+def _has_bands(tenant: TenantReport) -> bool:
     """Bands of more groups than three would hide each other."""
     return len(tenant.figures.groups) <= 3
 
@@ -263,22 +263,22 @@ def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: 
         return
     times = [at for at, _ in points]
     if len(times) == 1:  # side by side, so that one group does not hide the other
-        times = [times[0] + _aside(tenant, number)]
+        times = [times[0] + _shift_of_group(tenant, number)]
     values = [rate.value for _, rate in points]
-    banded = _banded(tenant) and not isnan(points[0][1].lower)
+    banded = _has_bands(tenant) and not isnan(points[0][1].lower)
     low = [rate.lower for _, rate in points] if banded else values
     high = [rate.upper for _, rate in points] if banded else values
     _line(axis, times, values, low, high, colour, marker=marker, markersize=3.5, linewidth=1.4)
 
 
-def _aside(tenant: TenantReport, number: int) -> timedelta:
+def _shift_of_group(tenant: TenantReport, number: int) -> timedelta:
     """How far from the middle of a single stretch the point of a group stands."""
     stretch, groups = tenant.stretches[0], len(tenant.figures.groups)
-    span = max(stretch.until - stretch.since, A_MOMENT)
+    span = max(stretch.until - stretch.since, MIN_TIME_SPAN_MS)
     return timedelta(milliseconds=0.5 * span * ((number + 0.5) / groups - 0.5))
 
 
-def delays(tenant: TenantReport, width: float) -> Any:
+def label_delays(tenant: TenantReport, width: float) -> Any:
     """How long labels took."""
     counts, names = tenant.figures.delays, delay_names()
     used = [i for i, count in enumerate(counts) if count]
@@ -288,7 +288,7 @@ def delays(tenant: TenantReport, width: float) -> Any:
         shares = [100 * count / total for count in counts[first : last + 1]]
         bars = axis.bar(range(len(shares)), shares, color=BLUE, width=0.72)
         axis.bar_label(bars, [f"{share:.0f} %" if share >= 0.5 else "" for share in shares], fontsize=8, padding=2)
-        small = len(shares) > (6 if width == NARROW else 12)
+        small = len(shares) > (6 if width == NARROW_INCHES else 12)
         axis.set_xticks(range(len(shares)), names[first : last + 1], rotation=45 if small else 0, fontsize=8)
         axis.set_ylabel("% of labels")
         axis.margins(y=0.18)
@@ -296,13 +296,13 @@ def delays(tenant: TenantReport, width: float) -> Any:
         return figure
 
 
-def front(tenant: TenantReport, width: float) -> Any:
+def front_of_settings(tenant: TenantReport, width: float) -> Any:
     """The Pareto front of the settings that were tried."""
     from processor.audit.whatif.answer import draw_front
 
     assert tenant.whatif is not None
-    with canvas((width, 3.4 if width == NARROW else 3.6)) as (figure, axis):
-        draw_front(tenant.whatif, axis, small=width == NARROW)
+    with canvas((width, 3.4 if width == NARROW_INCHES else 3.6)) as (figure, axis):
+        draw_front(tenant.whatif, axis, small=width == NARROW_INCHES)
         axis.set_ylim(0, max(axis.get_ylim()[1], HEADROOM * axis.dataLim.y1, 0.01))
         axis.grid(True, axis="both")
         return figure

@@ -12,12 +12,12 @@ import numpy as np
 
 from processor.audit.replay.findings import NotAuditableError
 from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
 from processor.audit.replay.replay import Progress, Replay, ReplayedBatch
 from processor.audit.sources.source import RecordingError, Role, Source
-from processor.audit.verify.decisions import Decisions, drawn_by_record, without_seed
+from processor.audit.verify.decisions import Decisions, recorded_draws, tenants_without_seed
 from processor.audit.verify.result import PartitionAudit
-from processor.audit.whatif.outcomes import LabelledDecision, Ledger, RecordedDecision
+from processor.audit.whatif.outcomes import LabelledDecision, PendingLabels, RecordedDecision
 from processor.core.alerts.alert_events import AlertEvent
 from processor.core.learner.axes import Axes
 from processor.core.learner.cases import Drawn
@@ -30,16 +30,16 @@ from processor.core.stream.tenant import Tenant
 from processor.ports.codec import Codec
 from processor.telemetry.window_figures import window_figures
 
-from .data import Coverage, LaterAlert, Moment
+from .data import Coverage, IntervalFigures, LaterAlert
 
-MOST_POINTS = 160
-MOST_ALERTS = 200
-SAMPLES = 4
+MAX_POINTS = 160
+MAX_ALERTS_PER_TENANT = 200
+EXAMPLES_PER_TENANT = 4
 EXPLORED = "(exploration)"
 
 
 @dataclass(frozen=True)
-class Reading:
+class CollectionTask:
     """One partition to be read; it can be given to another process."""
 
     source: Source
@@ -47,7 +47,7 @@ class Reading:
     secrets: Secrets
     tenants: frozenset[str] = frozenset()
     codec: Callable[[], Codec | None] | None = None
-    points: int = MOST_POINTS
+    points: int = MAX_POINTS
 
 
 @dataclass
@@ -119,14 +119,14 @@ class Collection:
     """the time of the last of them"""
 
 
-def collected(reading: Reading, progress: Progress = lambda records: None) -> Collection:
+def collect(reading: CollectionTask, progress: Progress = lambda records: None) -> Collection:
     """Read a partition. What cannot be recomputed ends the figures; it is the audit's to say what is wrong."""
-    return _Collecting(reading).run(progress)
+    return _Collector(reading).run(progress)
 
 
-class _Collecting:
-    def __init__(self, reading: Reading) -> None:
-        self.reading, self.result, self.ledger = reading, Collection(reading.number), Ledger()
+class _Collector:
+    def __init__(self, reading: CollectionTask) -> None:
+        self.reading, self.result, self.ledger = reading, Collection(reading.number), PendingLabels()
         codec = reading.codec() if reading.codec else None
         self.replay = Replay(reading.source, reading.number, reading.secrets, codec=codec)
         self.replay.drawn = self._drawn
@@ -153,8 +153,10 @@ class _Collecting:
         self._end()
         return self.result
 
-    def _drawn(self, journal: JournalRecord, asked: DecodedBatch, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
-        tenants = without_seed(asked, book)
+    def _drawn(
+        self, journal: JournalRecord, asked: DecodedBatch, book: RecordedSettings
+    ) -> Mapping[str, Mapping[str, Drawn]]:
+        tenants = tenants_without_seed(asked, book)
         if not tenants:
             return {}
         if self.decisions is None:
@@ -162,13 +164,13 @@ class _Collecting:
             self.decisions = Decisions(
                 OutputReader(self.reading.source, "decisions", number, journal.partitions), number
             )
-        return drawn_by_record(asked, book, tenants, self.decisions.of(journal))
+        return recorded_draws(asked, book, tenants, self.decisions.of(journal))
 
     def _batch(self, batch: ReplayedBatch, asked: DecodedBatch) -> None:
         assert batch.outcome is not None
         if batch.journal.lineage != self.lineage:
             if self.lineage:
-                self.result, self.ledger, self.without = Collection(self.reading.number), Ledger(), set()
+                self.result, self.ledger, self.without = Collection(self.reading.number), PendingLabels(), set()
             self.lineage = batch.journal.lineage
         self._configurations(batch)
         self._requests(batch, asked)
@@ -212,15 +214,17 @@ class _Collecting:
             seen, at = self._of(event.tenant), max(raw.timestamp, 0) or batch.clock
             seen.first, seen.last = min(seen.first or at, at), max(seen.last, at)
             order = blake2b(key, digest_size=8).digest()
-            if len(seen.examples) < SAMPLES or order < max(one.order for one in seen.examples.values()):
-                self._example(seen, Example(order, at, event.predictions, _nothing(event.tenant, event.decision_id)))
+            if len(seen.examples) < EXAMPLES_PER_TENANT or order < max(one.order for one in seen.examples.values()):
+                self._example(
+                    seen, Example(order, at, event.predictions, _unknown_decision(event.tenant, event.decision_id))
+                )
 
     def _example(self, seen: TenantCollection, example: Example) -> None:
         key = entry_id(example.made.tenant, example.made.decision_id)
         if key in seen.examples:
             return
         seen.examples[key] = example
-        if len(seen.examples) > SAMPLES:
+        if len(seen.examples) > EXAMPLES_PER_TENANT:
             del seen.examples[max(seen.examples, key=lambda one: seen.examples[one].order)]
 
     def _without(self, made: Sequence[RecordedDecision], partition: Partition) -> None:
@@ -243,7 +247,7 @@ class _Collecting:
     def _alert(self, alert: AlertEvent) -> None:
         if self._wanted(alert.tenant):
             seen = self._of(alert.tenant)
-            if len(seen.alerts) < MOST_ALERTS:
+            if len(seen.alerts) < MAX_ALERTS_PER_TENANT:
                 seen.alerts.append(alert)
             else:
                 seen.alerts_left_out += 1
@@ -261,37 +265,37 @@ class _Collecting:
                 seen.tenant, seen.clock = partition.tenants[name], partition.clock
 
 
-def _nothing(tenant: str, decision_id: str) -> RecordedDecision:
+def _unknown_decision(tenant: str, decision_id: str) -> RecordedDecision:
     """Stands for a decision until it is known."""
     return RecordedDecision(tenant, decision_id, "", "", None, {})
 
 
-MOST_SO_FAR = 80
-MOST_STRETCHES = 12
-LABELS_PER_STRETCH = 80
-LEAST_LABELS = 30
+MAX_CUMULATIVE_POINTS = 80
+MAX_INTERVALS = 12
+LABELS_PER_INTERVAL = 80
+MIN_LABELS = 30
 """Before these the gap of all labels so far says nothing."""
 
 
-def cumulative(seen: TenantCollection) -> list[Moment]:
-    """All labels until then, at up to ``MOST_SO_FAR`` moments."""
+def cumulative(seen: TenantCollection) -> list[IntervalFigures]:
+    """All labels until then, at up to ``MAX_CUMULATIVE_POINTS`` moments."""
     tenant, points = seen.tenant, _aligned(seen)
     if tenant is None or not points:
         return []
-    enough = [one for one in points if int(one[1].seen.sum()) >= LEAST_LABELS]
+    enough = [one for one in points if int(one[1].seen.sum()) >= MIN_LABELS]
     points = enough or points
-    chosen = sorted({round(i) for i in np.linspace(0, len(points) - 1, min(MOST_SO_FAR, len(points)))})
+    chosen = sorted({round(i) for i in np.linspace(0, len(points) - 1, min(MAX_CUMULATIVE_POINTS, len(points)))})
     start = seen.first or points[0][0]
-    return _moments(tenant, [(start, points[i][0], points[i][1].outcomes, points[i][1].seen) for i in chosen])
+    return _interval_figures(tenant, [(start, points[i][0], points[i][1].outcomes, points[i][1].seen) for i in chosen])
 
 
-def intervals(seen: TenantCollection) -> list[Moment]:
+def intervals(seen: TenantCollection) -> list[IntervalFigures]:
     """The time cut into stretches with about as many labels each."""
     tenant, points = seen.tenant, _aligned(seen)
     if tenant is None or not points:
         return []
     joined = np.array([int(counters.seen.sum()) for _, counters in points])
-    count = int(max(1, min(MOST_STRETCHES, joined[-1] // LABELS_PER_STRETCH)))
+    count = int(max(1, min(MAX_INTERVALS, joined[-1] // LABELS_PER_INTERVAL)))
     ends = sorted({int(np.searchsorted(joined, joined[-1] * (k + 1) / count)) for k in range(count)})
     parts, since, before = [], seen.first or points[0][0], None
     for end in ends:
@@ -300,7 +304,7 @@ def intervals(seen: TenantCollection) -> list[Moment]:
         labels = counters.seen - (before.seen if before is not None else 0)
         parts.append((since, until, outcomes, labels))
         since, before = until, counters
-    return _moments(tenant, parts)
+    return _interval_figures(tenant, parts)
 
 
 def _aligned(seen: TenantCollection) -> list[tuple[int, Counters]]:
@@ -311,12 +315,14 @@ def _aligned(seen: TenantCollection) -> list[tuple[int, Counters]]:
     return [(at, counters.regrown(old, axes)) for at, old, counters in seen.points]
 
 
-def _moments(tenant: Tenant, parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]]) -> list[Moment]:
+def _interval_figures(
+    tenant: Tenant, parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]]
+) -> list[IntervalFigures]:
     outcomes = np.stack([one for _, _, one, _ in parts])
     seen = np.stack([one for _, _, _, one in parts])
     found = window_figures([tenant], outcomes, seen, [[("", since) for since, *_ in parts]])
     return [
-        Moment(
+        IntervalFigures(
             since=since,
             until=until,
             labels=figures[0].labels,
@@ -331,7 +337,7 @@ def _moments(tenant: Tenant, parts: Sequence[tuple[int, int, np.ndarray, np.ndar
 NO_JOURNAL = "there is no journal of it"
 
 
-def covered(
+def measure_coverage(
     source: Source, audits: Sequence[PartitionAudit], collections: Sequence[Collection], wanted: frozenset[str]
 ) -> list[Coverage]:
     """Every partition with one of the tenants ``wanted`` (none: all of them), and how far its figures go."""
@@ -342,17 +348,17 @@ def covered(
         audit, collection = audit_of.get(number), seen.get(number, Collection(number))
         if wanted and number not in seen and audit is not None and audit.batches:
             continue  # none of them belongs there
-        batches = _there_were(audit) if audit else 0
+        batches = _count_batches(audit) if audit else 0
         if collection.batches >= batches > 0 and not collection.ended:
             found.append(Coverage(partition=number, batches=collection.batches, of=batches, until=collection.until))
             continue
-        one = _in_part(source, collection, batches, audit, wanted)
+        one = _partial_coverage(source, collection, batches, audit, wanted)
         if one.missing or one.tenants or (one.of and not wanted):
             found.append(one)
     return found
 
 
-def _in_part(
+def _partial_coverage(
     source: Source, collection: Collection, batches: int, audit: PartitionAudit | None, wanted: frozenset[str]
 ) -> Coverage:
     decided = _tenants(source, "decisions", source.partitions("decisions")) if source.has("decisions") else None
@@ -374,7 +380,7 @@ def _in_part(
     )
 
 
-def _there_were(audit: PartitionAudit) -> int:
+def _count_batches(audit: PartitionAudit) -> int:
     """Batches of the journal, and those after its end that something else speaks of."""
     last = audit.lineages[-1] if audit.lineages else None
     reached = last.last if last else 0
@@ -401,14 +407,14 @@ def _later_alerts(source: Source, tenants: set[str], until: int) -> Iterator[Lat
     for number in source.partitions("alerts"):
         try:
             for record in source.read("alerts", number):
-                alert = _alert(record.value)
+                alert = _decode_alert(record.value)
                 if alert is not None and alert.at > until and alert.tenant in tenants:
                     yield LaterAlert(tenant=alert.tenant, at=alert.at, kind=alert.kind, state=alert.state)
         except RecordingError:
             continue
 
 
-def _alert(value: bytes | None) -> AlertEvent | None:
+def _decode_alert(value: bytes | None) -> AlertEvent | None:
     try:
         return msgspec.json.decode(value or b"", type=AlertEvent)
     except (msgspec.MsgspecError, UnicodeDecodeError):

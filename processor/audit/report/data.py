@@ -71,7 +71,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """by partition: to be kept elsewhere"""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class IntervalFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a stretch of time, or of all the time until then."""
 
     since: int
@@ -185,8 +185,8 @@ class TenantReport(msgspec.Struct, frozen=True, kw_only=True):
     """up to where the figures go, if they do not go to the end"""
     first: int
     last: int
-    so_far: list[Moment]
-    stretches: list[Moment]
+    so_far: list[IntervalFigures]
+    stretches: list[IntervalFigures]
     alerts: list[AlertLine]
     alerts_left_out: int = 0
     experts: list[ExpertRow]
@@ -227,10 +227,10 @@ class ReportData(msgspec.Struct, frozen=True, kw_only=True):
 
 WITHHELD = "(an event, withheld in a redacted report)"
 _QUOTED_ID = re.compile(r'"decision_id"\s*:\s*("(?:[^"\\]|\\.)*")')
-_NAMED = re.compile(r'decision "')
-_WORDS = re.compile(r"was changed from .*(?=: with that, its hash)", re.DOTALL)
+_NAMED_ID = re.compile(r'decision "')
+_CHANGED_WORDS = re.compile(r"was changed from .*(?=: with that, its hash)", re.DOTALL)
 """A cause may name the words of a record that were changed, and those may be anything."""
-_SAFE = re.compile(r"(?:hash|digest)?\s?[0-9a-f]{8,64}(?: [a-z ]+)?|1:[0-9a-f]+:\d+:[0-9a-f]+|[a-z-]{1,40}|")
+_SAFE_TEXT = re.compile(r"(?:hash|digest)?\s?[0-9a-f]{8,64}(?: [a-z ]+)?|1:[0-9a-f]+:\d+:[0-9a-f]+|[a-z-]{1,40}|")
 
 
 class Redaction:
@@ -250,17 +250,17 @@ class Redaction:
     def finding(self, finding: Finding, known: Iterable[str] = ()) -> Finding:
         """Without ids and events. ``known`` are ids that may be in it, beside those it quotes."""
         fields = (finding.text, finding.recorded, finding.follows, finding.cause)
-        ids = {*known} | {found for text in fields for found in _ids(text)}
+        ids = {*known} | {found for text in fields for found in _quoted_ids(text)}
         text, recorded, follows, cause = (self._replaced(one, ids) for one in fields)
-        named = _NAMED.search(re.sub(r'decision "id:[0-9a-f]{16}"', "", text))
+        named = _NAMED_ID.search(re.sub(r'decision "id:[0-9a-f]{16}"', "", text))
         if named or finding.kind == "recomputation":  # an error's message may name anything
             text = MEANING[finding.kind]
         return msgspec.structs.replace(
             finding,
             text=text,
-            recorded=recorded if _SAFE.fullmatch(recorded) else WITHHELD,
-            follows=follows if _SAFE.fullmatch(follows) else WITHHELD,
-            cause=_WORDS.sub("was changed", cause) if not _ids(cause) else "",
+            recorded=recorded if _SAFE_TEXT.fullmatch(recorded) else WITHHELD,
+            follows=follows if _SAFE_TEXT.fullmatch(follows) else WITHHELD,
+            cause=_CHANGED_WORDS.sub("was changed", cause) if not _quoted_ids(cause) else "",
         )
 
     def _replaced(self, text: str, ids: Iterable[str]) -> str:
@@ -270,7 +270,7 @@ class Redaction:
         return text
 
 
-def _ids(text: str) -> set[str]:
+def _quoted_ids(text: str) -> set[str]:
     found = set()
     for quoted in _QUOTED_ID.findall(text):
         try:

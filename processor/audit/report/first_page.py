@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .data import Coverage, DeadReason, Statement, TenantReport, Verification
-from .words import SURE, one_sided_text, when
+from .words import CONFIDENCE_TEXT, one_sided_text, when
 
-MANY_DEAD = 0.01
-FEW_LABELS = 0.5
-MOST_NAMED = 5
+DEAD_LETTER_SHARE_NOTED = 0.01
+LABEL_SHARE_NOTED = 0.5
+MAX_NAMED = 5
 
 
 def statements(
@@ -20,9 +20,9 @@ def statements(
 ) -> list[Statement]:
     """What must be known before anything else, the answers, and what to look at: the bad first, other settings last."""
     worries = sorted(
-        [*_later_alerts(coverage), *_worries(verification, tenants, dead)], key=lambda one: one.tone != "bad"
+        [*_later_alerts(coverage), *_notes(verification, tenants, dead)], key=lambda one: one.tone != "bad"
     )
-    answers = [*_partial(coverage), verified(verification), fair(tenants, coverage)]
+    answers = [*_partial(coverage), verified_statement(verification), fairness_of_tenants(tenants, coverage)]
     return [*answers, *(worries or [Statement("good", "Nothing to worry about", "")])]
 
 
@@ -33,27 +33,27 @@ def _partial(coverage: Sequence[Coverage]) -> Iterator[Statement]:
         return
     made, of = sum(one.batches for one in coverage), sum(one.of for one in coverage)
     said = [f"They are made of {made:,} of {of:,} batches; the rest is in no figure here."]
-    said += [_of_partition(one) for one in parts[:MOST_NAMED]]
-    if len(parts) > MOST_NAMED:
-        said.append(f"So it is with {len(parts) - MOST_NAMED:,} more partitions.")
+    said += [_partition_text(one) for one in parts[:MAX_NAMED]]
+    if len(parts) > MAX_NAMED:
+        said.append(f"So it is with {len(parts) - MAX_NAMED:,} more partitions.")
     yield Statement("bad", "The figures are partial", " ".join(said))
 
 
-def _of_partition(one: Coverage) -> str:
+def _partition_text(one: Coverage) -> str:
     said = []
     if one.tenants:
         verb = "is" if len(one.tenants) == 1 else "are"
         said.append(
-            f"{_named(one.tenants)} {verb} shown up to {when(one.until)}, {one.batches:,} of {one.of:,} batches"
+            f"{_names_text(one.tenants)} {verb} shown up to {when(one.until)}, {one.batches:,} of {one.of:,} batches"
         )
     if one.missing:
-        said.append(f"{_named(one.missing)} {'is' if len(one.missing) == 1 else 'are'} missing altogether")
+        said.append(f"{_names_text(one.missing)} {'is' if len(one.missing) == 1 else 'are'} missing altogether")
     return f"Partition {one.partition}: {'; '.join(said) or 'nothing of it is shown'}, because {one.why}."
 
 
-def _named(tenants: Sequence[str]) -> str:
-    names = ", ".join(f"“{name}”" for name in tenants[:MOST_NAMED])
-    return names + (f" and {len(tenants) - MOST_NAMED:,} more" if len(tenants) > MOST_NAMED else "")
+def _names_text(tenants: Sequence[str]) -> str:
+    names = ", ".join(f"“{name}”" for name in tenants[:MAX_NAMED])
+    return names + (f" and {len(tenants) - MAX_NAMED:,} more" if len(tenants) > MAX_NAMED else "")
 
 
 def _later_alerts(coverage: Sequence[Coverage]) -> Iterator[Statement]:
@@ -66,7 +66,7 @@ def _later_alerts(coverage: Sequence[Coverage]) -> Iterator[Statement]:
         yield Statement("bad", f"Alerts for “{name}” could not be recomputed", text)
 
 
-def verified(found: Verification) -> Statement:
+def verified_statement(found: Verification) -> Statement:
     if found.verdict == "verified":
         text = (
             f"All {found.decisions:,} decisions, made in {found.batches:,} batches, follow from the "
@@ -90,10 +90,10 @@ def verified(found: Verification) -> Statement:
     return Statement("open", "The record could not be audited in full", " ".join(found.reasons))
 
 
-def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> Statement:
+def fairness_of_tenants(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> Statement:
     missing = [name for one in coverage for name in one.missing]
     if not tenants:
-        text = f"There are no figures of {_named(missing)}." if missing else "There are no decisions."
+        text = f"There are no figures of {_names_text(missing)}." if missing else "There are no decisions."
         return Statement("open", "Nothing can be said about fairness", text)
     if len(tenants) == 1 and not missing:
         one = tenants[0].statement
@@ -110,7 +110,7 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
     by_tone = {tone: [t for t in judged if t.statement.tone == tone] for tone in ("good", "open", "bad")}
     unjudged = len(tenants) - len(judged)
     said = {
-        "good": f"within tolerance, {SURE}",
+        "good": f"within tolerance, {CONFIDENCE_TEXT}",
         "bad": "above tolerance, or had an alert that says so",
         "open": "not settled by the labels that have come",
     }
@@ -125,14 +125,14 @@ def fair(tenants: Sequence[TenantReport], coverage: Sequence[Coverage] = ()) -> 
     if any(one.partial for one in tenants):
         text = f"As far as the figures go: {text[0].lower()}{text[1:]}"
     if by_tone["bad"]:
-        names = _named([one.figures.name for one in by_tone["bad"]])
+        names = _names_text([one.figures.name for one in by_tone["bad"]])
         return Statement("bad", "Not every tenant is fair", f"{text} Not fair: {names}.")
     if by_tone["open"] or unjudged or missing:
         return Statement("open", "It is not settled whether all tenants are fair", text)
     return Statement("good", "All tenants are fair", text)
 
 
-def _worries(found: Verification, tenants: Sequence[TenantReport], dead: Sequence[DeadReason]) -> Iterator[Statement]:
+def _notes(found: Verification, tenants: Sequence[TenantReport], dead: Sequence[DeadReason]) -> Iterator[Statement]:
     if found.verdict == "verified" and found.end != "verified":
         text = (
             "Nothing outside the journal says where it ends, so a cut-off end would not be noticed. Keep the heads "
@@ -140,9 +140,9 @@ def _worries(found: Verification, tenants: Sequence[TenantReport], dead: Sequenc
         )
         yield Statement("note", "The end is not anchored", text)
     for one in tenants:
-        yield from _of_tenant(one)
+        yield from _tenant_notes(one)
     letters, inputs = sum(reason.count for reason in dead), found.requests + found.feedback
-    if inputs and letters > MANY_DEAD * inputs:
+    if inputs and letters > DEAD_LETTER_SHARE_NOTED * inputs:
         most = max(dead, key=lambda reason: reason.count)
         text = f"{letters:,} of {inputs:,} records could not be used, most often because {most.meaning}."
         yield Statement("note", "Many dead letters", text)
@@ -151,7 +151,7 @@ def _worries(found: Verification, tenants: Sequence[TenantReport], dead: Sequenc
             yield Statement("note", f"Another setting may suit “{one.figures.name}” better", one.whatif_text)
 
 
-def _of_tenant(one: TenantReport) -> Iterator[Statement]:
+def _tenant_notes(one: TenantReport) -> Iterator[Statement]:
     figures = one.figures
     name = f"“{figures.name}”"
     still = [alert for alert in figures.alerts if alert.kind != "one-sided"]
@@ -180,7 +180,7 @@ def _of_tenant(one: TenantReport) -> Iterator[Statement]:
         share = f"{counts.assumed:,} of the {counts.joined + counts.assumed:,} labels in the figures never came."
         text = f"{share} These decisions expired, and count as if the configured label had come."
         yield Statement("note", f"Labels of {name} are assumed", text)
-    if counts.decisions and counts.joined < FEW_LABELS * (counts.decisions - counts.without):
+    if counts.decisions and counts.joined < LABEL_SHARE_NOTED * (counts.decisions - counts.without):
         yield Statement("note", f"Few labels for {name}", one.labels_text)
     elif counts.without:
         yield Statement("note", f"Labels for {name} come for positive decisions only", one.labels_text)

@@ -16,15 +16,15 @@ from processor.core.errors import GForceError
 from processor.telemetry.figures import EQUALIZED_ODDS, METRICS, Estimate
 
 from . import charts, words
-from .data import Moment, ReportData, TenantReport
-from .words import delay_names, flattened
+from .data import IntervalFigures, ReportData, TenantReport
+from .words import delay_names, flatten_settings
 
 FOLDER = Path(__file__).parent
-MOST_DETAILED = 25
+MAX_DETAILED_TENANTS = 25
 """Tenants with a chapter of their own; the others are in the table."""
 
 
-def page(report: ReportData) -> str:
+def render_page(report: ReportData) -> str:
     """The report as HTML."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -50,7 +50,7 @@ def page(report: ReportData) -> str:
         "thousands": lambda count: f"{count:,}",
         "known": lambda value: not isnan(value),
     }
-    detailed = _detailed(report)
+    detailed = _choose_detailed(report)
     css = (FOLDER / "report.css").read_text(encoding="utf-8")
     template = environment.get_template("report.html")
     return template.render(
@@ -62,19 +62,19 @@ def page(report: ReportData) -> str:
         metrics=METRICS,
         metric_names=words.METRIC_NAMES,
         worst=EQUALIZED_ODDS,
-        flattened=flattened,
+        flattened=flatten_settings,
         group_keys=charts.group_keys,
         dead_reasons=words.DEAD_REASONS,
     )
 
 
-def _detailed(report: ReportData) -> list[TenantReport]:
+def _choose_detailed(report: ReportData) -> list[TenantReport]:
     """Those to worry about first, if there are too many; in the order of their names."""
-    if len(report.tenants) <= MOST_DETAILED:
+    if len(report.tenants) <= MAX_DETAILED_TENANTS:
         return report.tenants
     rank = {"bad": 0, "open": 1, "note": 1, "good": 2}
     chosen = sorted(report.tenants, key=lambda one: (rank[one.statement.tone], -sum(one.figures.delays)))
-    return sorted(chosen[:MOST_DETAILED], key=lambda one: one.figures.name)
+    return sorted(chosen[:MAX_DETAILED_TENANTS], key=lambda one: one.figures.name)
 
 
 def _charts(tenant: TenantReport, number: int) -> dict[str, Any]:
@@ -85,25 +85,25 @@ def _charts(tenant: TenantReport, number: int) -> dict[str, Any]:
     gap = next((one.gaps[EQUALIZED_ODDS] for one in reversed(tenant.so_far)), None)
     if gap is not None and not isnan(gap.value):
         said = f"The gap of tenant {name} over time; at the end it is {words.band(gap)}."
-        found["gap"] = _both(charts.gap_over_time, tenant, f"t{number}-gap", "Gap over time", said)
+        found["gap"] = _draw_both(charts.gap_over_time, tenant, f"t{number}-gap", "Gap over time", said)
     if tenant.stretches:
         said = f"Error rates of the groups {', '.join(tenant.figures.groups)} of tenant {name}, stretch by stretch."
-        found["rates"] = _both(charts.rates_over_time, tenant, f"t{number}-rates", "Error rates over time", said)
+        found["rates"] = _draw_both(charts.rates_over_time, tenant, f"t{number}-rates", "Error rates over time", said)
     if sum(tenant.figures.delays):
         said = f"How long labels of tenant {name} took; {words.duration(tenant.mean_delay)} on average."
-        found["delays"] = _both(charts.delays, tenant, f"t{number}-delays", "Label delays", said)
+        found["delays"] = _draw_both(charts.label_delays, tenant, f"t{number}-delays", "Label delays", said)
     if tenant.whatif and len(tenant.whatif.settings) > 1 and not isnan(tenant.whatif.recorded.gap):
         said = f"Expected gap against expected loss of the settings tried. {tenant.whatif_text}"
-        found["front"] = _both(charts.front, tenant, f"t{number}-front", "What fairness costs", said)
+        found["front"] = _draw_both(charts.front_of_settings, tenant, f"t{number}-front", "What fairness costs", said)
     return found
 
 
-def _both(draw: Any, tenant: TenantReport, name: str, title: str, description: str) -> tuple[Any, Any]:
+def _draw_both(draw: Any, tenant: TenantReport, name: str, title: str, description: str) -> tuple[Any, Any]:
     from markupsafe import Markup
 
     return (
-        Markup(charts.inline(draw(tenant, charts.WIDE), name, title, description)),
-        Markup(charts.inline(draw(tenant, charts.NARROW), f"{name}-n", title, description)),
+        Markup(charts.inline_svg(draw(tenant, charts.WIDE_INCHES), name, title, description)),
+        Markup(charts.inline_svg(draw(tenant, charts.NARROW_INCHES), f"{name}-n", title, description)),
     )
 
 
@@ -176,7 +176,7 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
     yield FigureRow(tenant=name, section="fairness", figure="regret", value=figures.regret)
     yield FigureRow(tenant=name, section="fairness", figure="tolerance", value=figures.tolerance)
     for window in figures.windows[:1]:
-        whole = Moment(
+        whole = IntervalFigures(
             since=tenant.first,
             until=tenant.last,
             labels=window.labels,
@@ -200,25 +200,29 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
             yield FigureRow(
                 tenant=name, section="experts", figure="decisions", group=group, expert=expert.expert, value=count
             )
-        yield _estimated(
+        yield _with_estimate(
             FigureRow(tenant=name, section="experts", figure="error_rate", expert=expert.expert, n=expert.labelled),
             expert.error,
         )
     for alert in tenant.alerts:
         text = f"{alert.text} {alert.evidence}".strip()
         yield FigureRow(
-            tenant=name, section="alerts", figure=f"{alert.kind} {alert.state}", since=_iso(alert.at), text=text
+            tenant=name, section="alerts", figure=f"{alert.kind} {alert.state}", since=_iso_time(alert.at), text=text
         )
     for config in tenant.configs:
         yield FigureRow(
-            tenant=name, section="configuration", figure=config.digest, since=_iso(config.at), text=config.canonical
+            tenant=name,
+            section="configuration",
+            figure=config.digest,
+            since=_iso_time(config.at),
+            text=config.canonical,
         )
     for sample in tenant.samples:
         yield FigureRow(
             tenant=name,
             section="samples",
             figure=sample.id,
-            since=_iso(sample.at),
+            since=_iso_time(sample.at),
             group=sample.group,
             label=sample.label or "",
             expert=sample.expert or "",
@@ -228,16 +232,16 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
         yield from _whatif_rows(tenant)
 
 
-def _moment_rows(tenant: str, section: str, moment: Moment, rates: bool = True) -> Iterator[FigureRow]:
-    place = {"tenant": tenant, "section": section, "since": _iso(moment.since), "until": _iso(moment.until)}
+def _moment_rows(tenant: str, section: str, moment: IntervalFigures, rates: bool = True) -> Iterator[FigureRow]:
+    place = {"tenant": tenant, "section": section, "since": _iso_time(moment.since), "until": _iso_time(moment.until)}
     for metric, gap in moment.gaps.items():
-        yield _estimated(FigureRow(figure=f"gap_{metric}", n=moment.labels, **place), gap)
+        yield _with_estimate(FigureRow(figure=f"gap_{metric}", n=moment.labels, **place), gap)
     if rates:
         for cell in moment.rates:
             row = FigureRow(figure="error_rate", group=cell.group, label=cell.label, n=cell.n, **place)
-            yield _estimated(row, cell.rate)
+            yield _with_estimate(row, cell.rate)
         for group, error in moment.group_error.items():
-            yield _estimated(FigureRow(figure="group_error_rate", group=group, n="", **place), error)
+            yield _with_estimate(FigureRow(figure="group_error_rate", group=group, n="", **place), error)
 
 
 def _whatif_rows(tenant: TenantReport) -> Iterator[FigureRow]:
@@ -267,11 +271,11 @@ def _unquoted(text: str) -> str:
     return text[1:] if plain(text[1:]) == text else text
 
 
-def _estimated(row: FigureRow, estimate: Estimate) -> FigureRow:
+def _with_estimate(row: FigureRow, estimate: Estimate) -> FigureRow:
     row.value = estimate.value
     row.lower, row.upper = ("", "") if isnan(estimate.lower) else (estimate.lower, estimate.upper)
     return row
 
 
-def _iso(milliseconds: int) -> str:
+def _iso_time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(timespec="milliseconds") if milliseconds else ""

@@ -23,10 +23,10 @@ METRIC_NAMES = {
     EQUALIZED_ODDS: "worst on any true label (equalized odds)",
 }
 
-SURE = "with 95 % confidence"
+CONFIDENCE_TEXT = "with 95 % confidence"
 """Of the bands, see ``window_figures.ALPHA``."""
 
-ENOUGH_LABELS = 100
+MIN_LABELS_PER_CELL = 100
 """Of each group and true label, for a word on whose the gap is."""
 
 DEAD_REASONS: dict[str, str] = {
@@ -63,10 +63,10 @@ def visible(text: str) -> str:
     ('a⟨U+202E⟩b⟨U+200B⟩', 'a␉b')
     """
     shown = "".join(chr(0x2400 + ord(sign)) if sign < " " else sign for sign in text)
-    return unseen_named(shown)
+    return name_unseen(shown)
 
 
-def unseen_named(text: str) -> str:
+def name_unseen(text: str) -> str:
     """The same, but lines stay lines."""
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
@@ -120,7 +120,7 @@ def partial_text(coverage: Coverage) -> str:
 
 def fairness_statement(figures: TenantFigures, partial: str = "", assumed: int = 0) -> Statement:
     """Is this tenant's stream fair, as far as the labels tell? ``partial`` says up to where they do."""
-    found = _fairness(figures)
+    found = _fairness_of_labels(figures)
     if assumed:
         text = f"{found.text} {assumed:,} of the {figures.windows[0].labels:,} labels were assumed at expiry."
         found = Statement(found.tone, found.title, text)
@@ -132,7 +132,7 @@ def fairness_statement(figures: TenantFigures, partial: str = "", assumed: int =
     return Statement(found.tone, found.title, text)
 
 
-def _fairness(figures: TenantFigures) -> Statement:
+def _fairness_of_labels(figures: TenantFigures) -> Statement:
     name = figures.name
     if not figures.windows or not figures.windows[0].labels:
         return Statement("open", name, "No labels have come, so nothing can be said about fairness.")
@@ -153,9 +153,9 @@ def _fairness(figures: TenantFigures) -> Statement:
             "bad", name, f"{said} An alert says that at some time it was above the tolerance of {tolerance:g}."
         )
     if gap.lower > tolerance:
-        return Statement("bad", name, f"{said} That is above the tolerance of {tolerance:g}, {SURE}.")
+        return Statement("bad", name, f"{said} That is above the tolerance of {tolerance:g}, {CONFIDENCE_TEXT}.")
     if gap.upper <= tolerance:
-        return Statement("good", name, f"{said} That is within the tolerance of {tolerance:g}, {SURE}.")
+        return Statement("good", name, f"{said} That is within the tolerance of {tolerance:g}, {CONFIDENCE_TEXT}.")
     side = "above" if gap.value > tolerance else "within"
     return Statement(
         "open", name, f"{said} The value is {side} the tolerance of {tolerance:g}; the labels do not settle it."
@@ -200,7 +200,7 @@ def attainable_text(figures: TenantFigures) -> str:
     if isnan(gap.value):
         return f"{said}."
     fewest = min((cell.n for cell in figures.windows[0].rates), default=0)
-    if fewest < ENOUGH_LABELS:
+    if fewest < MIN_LABELS_PER_CELL:
         few = f"an estimate from few labels ({fewest:,} of one group and true label)"
         return f"{said}: {few}, which does not tell how much of the gap is the experts’ own."
     if isnan(gap.lower) or gap.lower <= least:
@@ -331,15 +331,15 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
 
 
 _MILLISECONDS = ("expiry", "parking", "duplicate_horizon", "bucket")
-_SHOWN = {"seed_commitment": "seed (commitment)"}
+_SETTING_NAMES = {"seed_commitment": "seed (commitment)"}
 
 
-def flattened(canonical: str) -> dict[str, str]:
+def flatten_settings(canonical: str) -> dict[str, str]:
     """Every setting by its name.
 
-    >>> flattened('{"expiry": 86400000, "settings": {"labels": ["no", "yes"], "window": null}}')
+    >>> flatten_settings('{"expiry": 86400000, "settings": {"labels": ["no", "yes"], "window": null}}')
     {'expiry': '1d', 'labels': 'no, yes', 'window': '–'}
-    >>> flattened('{"shadows": [{"policy": "mw", "balance": {"regret": 1.0}}]}')
+    >>> flatten_settings('{"shadows": [{"policy": "mw", "balance": {"regret": 1.0}}]}')
     {'shadows 1.balance.regret': '1.0', 'shadows 1.policy': 'mw'}
     """
     try:
@@ -359,28 +359,28 @@ def _flatten(value: Any, name: str, found: dict[str, str]) -> None:
         for number, one in enumerate(value, start=1):
             _flatten(one, f"{name} {number}", found)
     elif name != "version":
-        found[_SHOWN.get(name, name)] = _said(name, value)
+        found[_SETTING_NAMES.get(name, name)] = _value_text(name, value)
 
 
-def _said(name: str, value: Any) -> str:
+def _value_text(name: str, value: Any) -> str:
     if value is None or value == [] or value == {}:
         return "–"
     if name in _MILLISECONDS and isinstance(value, int) and value > 0:
         return str(Duration(value))
     if isinstance(value, list):
-        return ", ".join(_said("", one) for one in value)
+        return ", ".join(_value_text("", one) for one in value)
     if isinstance(value, dict):
-        return " ".join(f"{key} {_said('', one)}" for key, one in sorted(value.items()))
+        return " ".join(f"{key} {_value_text('', one)}" for key, one in sorted(value.items()))
     return str(value)
 
 
-def changes(before: str, after: str) -> list[str]:
+def settings_changes(before: str, after: str) -> list[str]:
     """What is different, one line for each setting.
 
-    >>> changes('{"expiry": 1000, "parking": 5}', '{"expiry": 2000, "parking": 5}')
+    >>> settings_changes('{"expiry": 1000, "parking": 5}', '{"expiry": 2000, "parking": 5}')
     ['expiry: 1s → 2s']
     """
-    one, other = flattened(before), flattened(after)
+    one, other = flatten_settings(before), flatten_settings(after)
     return [
         f"{name}: {one.get(name, '–')} → {other.get(name, '–')}"
         for name in sorted({*one, *other})

@@ -30,10 +30,10 @@ from processor.ports.log import (
 from .source import ROLES, Role
 
 ADMIN_TIMEOUT_S = 15.0
-PATIENCE = 20.0
+OPEN_TRANSACTION_TIMEOUT_S = 20.0
 """seconds to wait for open transactions; a processor's own time out after ten"""
-PAUSE = 0.05
-LISTED_AT_ONCE = 500
+RETRY_PAUSE_S = 0.05
+MAX_PARTITIONS_PER_REQUEST = 500
 
 _EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -45,7 +45,7 @@ Extent = tuple[int, int]
 class KafkaOffsets:
     """Asks the brokers."""
 
-    def __init__(self, properties: Properties, patience: float = PATIENCE) -> None:
+    def __init__(self, properties: Properties, patience: float = OPEN_TRANSACTION_TIMEOUT_S) -> None:
         self._client = create_client(AdminClient, client_properties(properties))
         self._patience = patience
 
@@ -68,7 +68,7 @@ class KafkaOffsets:
         stable = self._listed(places, _LATEST, IsolationLevel.READ_COMMITTED)
         deadline = time.monotonic() + self._patience
         while (late := [at for at in places if stable[at] < written[at]]) and time.monotonic() < deadline:
-            time.sleep(PAUSE)
+            time.sleep(RETRY_PAUSE_S)
             stable |= self._listed(late, _LATEST, IsolationLevel.READ_COMMITTED)
         return {at: (begin[at], max(begin[at], stable[at])) for at in places}
 
@@ -83,7 +83,7 @@ class KafkaOffsets:
         """One answer for each place; leaders may be moving, or not be known yet for a topic just made."""
         found: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + self._patience
-        while left := [at for at in places if at not in found][:LISTED_AT_ONCE]:
+        while left := [at for at in places if at not in found][:MAX_PARTITIONS_PER_REQUEST]:
             asked = {KafkaTopicPartition(*at): what for at in left}
             answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=ADMIN_TIMEOUT_S)
             for place, answer in answers.items():
@@ -93,7 +93,7 @@ class KafkaOffsets:
                     said = translate_error(problem, f"asking for the offsets of {place.topic}[{place.partition}]")
                     if isinstance(said, OperatorActionRequiredError) or time.monotonic() > deadline:
                         raise said from problem
-                    time.sleep(PAUSE)
+                    time.sleep(RETRY_PAUSE_S)
         return found
 
 
@@ -103,7 +103,7 @@ def committed_identities(properties: Properties, group: str, inputs: Sequence[st
         return {}
     texts: dict[int, set[str]] = {number: set() for number in range(count)}
     places = [TopicPartition(topic, number) for topic in inputs for number in range(count)]
-    for at, position in KafkaGroup(properties, group, PATIENCE).committed(places).items():
+    for at, position in KafkaGroup(properties, group, OPEN_TRANSACTION_TIMEOUT_S).committed(places).items():
         texts[at.partition].add(position.metadata if position else "")
     found: dict[int, str] = {}
     for number, said in texts.items():
@@ -113,7 +113,7 @@ def committed_identities(properties: Properties, group: str, inputs: Sequence[st
     return found
 
 
-def counts_of(offsets: KafkaOffsets, topics: Mapping[Any, str]) -> dict[str, int]:
+def partition_counts(offsets: KafkaOffsets, topics: Mapping[Any, str]) -> dict[str, int]:
     """Partition counts by topic; none of the topics there is a mistake of the person who asks."""
     counts = offsets.partitions(list(topics.values()))
     if not counts:
@@ -132,7 +132,7 @@ class _BatchRanges(msgspec.Struct):
     skipped: list[tuple[str, int, int]] = []
 
 
-def after_unreadable(
+def offset_after_unreadable(
     journal: Iterable[list[Message]], role: Role, offset: int, problem: UnreadableBatchError
 ) -> int | None:
     """Where an input is read on after an offset that cannot be read; None if the processor has not got past it either.
@@ -141,7 +141,7 @@ def after_unreadable(
     """
     reached = 0
     for messages in journal:
-        for batch in filter(None, (_decoded(message.value()) for message in messages)):
+        for batch in filter(None, (_decode_ranges(message.value()) for message in messages)):
             for source, first, after in batch.skipped:
                 if source == role and first <= offset < after:
                     return after
@@ -151,7 +151,7 @@ def after_unreadable(
     return None
 
 
-def _decoded(value: bytes | None) -> _BatchRanges | None:
+def _decode_ranges(value: bytes | None) -> _BatchRanges | None:
     try:
         return msgspec.json.decode(value or b"", type=_BatchRanges)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -159,16 +159,16 @@ def _decoded(value: bytes | None) -> _BatchRanges | None:
 
 
 # Many partitions are read at once, each by a consumer of its own: little is fetched ahead.
-BOUNDED: dict[str, str | int | float | bool] = {
+CONSUMER_PROPERTIES: dict[str, str | int | float | bool] = {
     "queued.max.messages.kbytes": 4 << 10,
     "queued.min.messages": 2_000,
     "fetch.message.max.bytes": 1 << 20,
 }
 READ_TIMEOUT_S = 30.0
-AT_ONCE_BYTES = 4 << 20
-MOST_AT_ONCE = 2_000
-FIRST_AT_ONCE = 50
-WAIT = 0.1
+FETCH_BYTES = 4 << 20
+MAX_FETCH_RECORDS = 2_000
+FIRST_FETCH_RECORDS = 50
+POLL_TIMEOUT_S = 0.1
 
 
 class KafkaSource:
@@ -178,12 +178,12 @@ class KafkaSource:
         self._properties = dict(properties)
         self._topics = dict(topics)
         offsets = KafkaOffsets(properties)
-        counts = counts_of(offsets, topics)
+        counts = partition_counts(offsets, topics)
         self._counts = {role: counts[topic] for role, topic in topics.items() if topic in counts}
         inputs = [topics[role] for role in ("requests", "feedback") if role in topics and topics[role] in counts]
         least = min((counts[topic] for topic in inputs), default=0)
         self._anchors = committed_identities(properties, group, inputs, least)
-        self._extents = settled_extents(offsets, {role: topics[role] for role in self._counts}, counts)
+        self._extents = list_settled_extents(offsets, {role: topics[role] for role in self._counts}, counts)
 
     def partitions(self, role: Role = "journal") -> list[int]:
         return list(range(self._counts.get(role, 0)))
@@ -210,7 +210,7 @@ class KafkaSource:
         at, position = TopicPartition(self.topic(role), partition), max(start, extent[0])
         while True:
             try:
-                for messages in fetched(self._properties, at, position, extent[1]):
+                for messages in fetch(self._properties, at, position, extent[1]):
                     position = (messages[-1].offset() or 0) + 1
                     yield from map(record_of, messages)
             except UnreadableBatchError as problem:
@@ -225,11 +225,11 @@ class KafkaSource:
         extent = self.bounds("journal", partition)
         if role not in ("requests", "feedback") or extent is None:
             raise problem
-        journal = fetched(self._properties, TopicPartition(self.topic("journal"), partition), *extent)
-        return after_unreadable(journal, role, offset, problem)
+        journal = fetch(self._properties, TopicPartition(self.topic("journal"), partition), *extent)
+        return offset_after_unreadable(journal, role, offset, problem)
 
 
-def settled_extents(
+def list_settled_extents(
     offsets: KafkaOffsets, topics: Mapping[Role, str], counts: Mapping[str, int]
 ) -> dict[TopicPartition, Extent]:
     """The journal's first, and then the others': they hold all that the journal speaks of, and perhaps more."""
@@ -242,7 +242,7 @@ def settled_extents(
     return found
 
 
-def fetched(
+def fetch(
     properties: Properties,
     at: TopicPartition,
     start: int,
@@ -253,16 +253,16 @@ def fetched(
     """The committed messages of a partition from ``start`` up to ``stop``, some at a time."""
     if start >= stop:
         return
-    settings: dict[str, Any] = {**reader_properties(properties), **BOUNDED}
+    settings: dict[str, Any] = {**reader_properties(properties), **CONSUMER_PROPERTIES}
     consumer = create_client(Consumer, settings)
     try:
         consumer.assign([KafkaTopicPartition(at.topic, at.partition, start)])
-        deadline, most = clock() + timeout, FIRST_AT_ONCE
+        deadline, most = clock() + timeout, FIRST_FETCH_RECORDS
         while clock() < deadline:
-            heard = consumer.consume(most, WAIT)
-            messages, reached = _taken(heard, at, stop)
+            heard = consumer.consume(most, POLL_TIMEOUT_S)
+            messages, reached = _messages_before(heard, at, stop)
             if messages:
-                most = _next_time(messages)
+                most = _next_fetch_count(messages)
                 yield messages
             if reached:
                 return
@@ -273,7 +273,7 @@ def fetched(
     raise RetryableError(f"reading {at.topic}[{at.partition}]: nothing arrived for {timeout:g} s")
 
 
-def _taken(heard: list[Message], at: TopicPartition, stop: int) -> tuple[list[Message], bool]:
+def _messages_before(heard: list[Message], at: TopicPartition, stop: int) -> tuple[list[Message], bool]:
     """The messages before ``stop``, and whether it was reached: markers are never seen, only what comes after them."""
     messages, reached = [], False
     for message in heard:
@@ -289,7 +289,7 @@ def _taken(heard: list[Message], at: TopicPartition, stop: int) -> tuple[list[Me
     return messages, reached
 
 
-def _next_time(messages: list[Message]) -> int:
+def _next_fetch_count(messages: list[Message]) -> int:
     """How many to ask for: as many as make a few megabytes, however large the records are."""
     mean = sum(len(message) for message in messages) // len(messages)
-    return max(1, min(MOST_AT_ONCE, AT_ONCE_BYTES // max(mean, 1)))
+    return max(1, min(MAX_FETCH_RECORDS, FETCH_BYTES // max(mean, 1)))

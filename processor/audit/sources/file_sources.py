@@ -14,8 +14,8 @@ import msgspec
 from processor.ports.log import Record
 
 from . import manifest
-from .line_files import TruncatedFileError, UnreadableFileError, compressed, line_chunks, read_lists
-from .source import RecordingError, Role, roles_of
+from .line_files import TruncatedFileError, UnreadableFileError, compress, line_chunks, read_record_lists
+from .source import RecordingError, Role, assign_roles
 
 
 class RecordedSource:
@@ -50,20 +50,20 @@ class RecordedSource:
         found = self.manifest.range_of(role, partition)
         if found is None:
             return iter(())
-        files = [manifest.inside(self.folder, file.name) for file in found.files if file.last >= start]
-        return ordered(files, found.topic, partition, start)
+        files = [manifest.file_inside(self.folder, file.name) for file in found.files if file.last >= start]
+        return read_ordered(files, found.topic, partition, start)
 
 
-def ordered(files: Iterable[Path], topic: str, partition: int, start: int) -> Iterator[Record]:
+def read_ordered(files: Iterable[Path], topic: str, partition: int, start: int) -> Iterator[Record]:
     """The records of files that follow each other, with a look at whether they do."""
-    return chain.from_iterable(_ordered_lists(files, topic, partition, start))
+    return chain.from_iterable(_read_ordered_lists(files, topic, partition, start))
 
 
-def _ordered_lists(files: Iterable[Path], topic: str, partition: int, start: int) -> Iterator[list[Record]]:
+def _read_ordered_lists(files: Iterable[Path], topic: str, partition: int, start: int) -> Iterator[list[Record]]:
     last = -1
     try:
         for path in files:
-            for found in read_lists(path):
+            for found in read_record_lists(path):
                 for i, record in enumerate(found):
                     offset = record.offset
                     if offset <= last or record.partition != partition or record.topic != topic:
@@ -120,12 +120,12 @@ class SpooledSource:
         topic = self._topics.get(role, "")
         runs = [run for run in self._runs.get((topic, partition), ()) if run.last >= start]
         if all(before.last < after.first for before, after in pairwise(runs)):
-            return ordered([run.path for run in runs], topic, partition, start)
-        pieces = (ordered([run.path], topic, partition, start) for run in runs)
-        return _once(merge(*pieces, key=lambda record: record.offset))
+            return read_ordered([run.path for run in runs], topic, partition, start)
+        pieces = (read_ordered([run.path], topic, partition, start) for run in runs)
+        return _without_repeats(merge(*pieces, key=lambda record: record.offset))
 
 
-def _once(records: Iterable[Record]) -> Iterator[Record]:
+def _without_repeats(records: Iterable[Record]) -> Iterator[Record]:
     """Files that overlap hold some records twice, which is fine if they agree."""
     last: Record | None = None
     for record in records:
@@ -141,12 +141,12 @@ def _once(records: Iterable[Record]) -> Iterator[Record]:
         last = record
 
 
-ENDINGS = (".jsonl", ".json", ".gz", ".zst", ".ndjson")
-MOST_RUNS = 200
+PLAIN_SUFFIXES = (".jsonl", ".json", ".gz", ".zst", ".ndjson")
+MAX_RUNS_PER_PARTITION = 200
 """of one topic partition: all of them are open at once while they are merged"""
-_HELD = 1 << 20
+_SPOOL_BUFFER_BYTES = 1 << 20
 """bytes of one topic partition that are held before they are written"""
-_HEAD = re.compile(rb'\{"topic":"([A-Za-z0-9._-]+)","partition":(\d{1,9}),"offset":(\d{1,18}),')
+_LINE_START = re.compile(rb'\{"topic":"([A-Za-z0-9._-]+)","partition":(\d{1,9}),"offset":(\d{1,18}),')
 """how kcat begins a line, which saves parsing it"""
 
 
@@ -161,14 +161,16 @@ class LineHead(msgspec.Struct, gc=False):
 _DECODER = msgspec.json.Decoder(LineHead)
 
 
-def found_files(paths: Iterable[Path]) -> list[Path]:
+def find_files(paths: Iterable[Path]) -> list[Path]:
     """The files that are meant: those named, and those in the folders named."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(ENDINGS))
+            inside = sorted(one for one in path.rglob("*") if one.is_file() and one.name.endswith(PLAIN_SUFFIXES))
             if not inside:
-                raise RecordingError(f"{path} has no manifest.json and no file that ends in {', '.join(ENDINGS)}")
+                raise RecordingError(
+                    f"{path} has no manifest.json and no file that ends in {', '.join(PLAIN_SUFFIXES)}"
+                )
             found += inside
         elif path.is_file():
             found.append(path)
@@ -177,14 +179,14 @@ def found_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def spooled(files: Sequence[Path], folder: Path, topics: Mapping[Role, str] | None = None) -> SpooledSource:
+def spool_files(files: Sequence[Path], folder: Path, topics: Mapping[Role, str] | None = None) -> SpooledSource:
     """Take the files apart into ``folder``."""
     spool = _Spool(folder)
     for path in files:
         spool.take(path)
     runs = spool.runs()
     names = sorted({topic for topic, _ in runs})
-    roles = roles_of(names, topics)
+    roles = assign_roles(names, topics)
     if not roles:
         raise RecordingError(
             f"none of the topics in these files is known ({', '.join(names) or 'they are empty'}): name them"
@@ -192,7 +194,7 @@ def spooled(files: Sequence[Path], folder: Path, topics: Mapping[Role, str] | No
     return SpooledSource(roles, runs)
 
 
-class _Stretch:
+class _RunWriter:
     """The run that is being written."""
 
     def __init__(self, path: Path, first: int) -> None:
@@ -203,7 +205,7 @@ class _Stretch:
     def write(self) -> None:
         if self.lines:
             with self.path.open("ab") as file:
-                file.write(compressed(b"\n".join(self.lines) + b"\n", "zstd"))
+                file.write(compress(b"\n".join(self.lines) + b"\n", "zstd"))
             self.lines, self.held = [], 0
 
 
@@ -213,7 +215,7 @@ class _Spool:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._begun = 0
-        self._stretches: dict[tuple[str, int], list[_Stretch]] = {}
+        self._stretches: dict[tuple[str, int], list[_RunWriter]] = {}
 
     def take(self, path: Path) -> None:
         number = 0
@@ -233,7 +235,7 @@ class _Spool:
             ) from None
 
     def _add(self, line: bytes, fresh: set[tuple[str, int]]) -> None:
-        topic, partition, offset = _place(line)
+        topic, partition, offset = _locate_line(line)
         place = (topic, partition)
         stretches = self._stretches.setdefault(place, [])
         if place not in fresh or offset <= stretches[-1].last:
@@ -243,22 +245,22 @@ class _Spool:
         stretch.last = offset
         stretch.lines.append(line)
         stretch.held += len(line)
-        if stretch.held > _HELD:
+        if stretch.held > _SPOOL_BUFFER_BYTES:
             stretch.write()
 
-    def _begin(self, place: tuple[str, int], stretches: list[_Stretch], offset: int) -> None:
+    def _begin(self, place: tuple[str, int], stretches: list[_RunWriter], offset: int) -> None:
         if stretches:
             stretches[-1].write()
-        if len(stretches) >= MOST_RUNS:
+        if len(stretches) >= MAX_RUNS_PER_PARTITION:
             raise RecordingError(
-                f"{place[0]}[{place[1]}] goes back in its offsets more than {MOST_RUNS} times, last to {offset}. "
-                "Remedy: sort the files by offset",
+                f"{place[0]}[{place[1]}] goes back in its offsets more than {MAX_RUNS_PER_PARTITION} times, "
+                f"last to {offset}. Remedy: sort the files by offset",
                 topic=place[0],
                 partition=place[1],
                 offset=offset,
             )
         self._begun += 1
-        stretches.append(_Stretch(self._folder / f"{self._begun:06}.jsonl.zst", offset))
+        stretches.append(_RunWriter(self._folder / f"{self._begun:06}.jsonl.zst", offset))
 
     def runs(self) -> dict[tuple[str, int], list[FileRun]]:
         """What was written, by topic and partition."""
@@ -269,13 +271,13 @@ class _Spool:
             for place, stretches in self._stretches.items()
         }
 
-    def _all(self) -> Iterator[_Stretch]:
+    def _all(self) -> Iterator[_RunWriter]:
         for stretches in self._stretches.values():
             yield from stretches
 
 
-def _place(line: bytes) -> tuple[str, int, int]:
-    if head := _HEAD.match(line):
+def _locate_line(line: bytes) -> tuple[str, int, int]:
+    if head := _LINE_START.match(line):
         return head[1].decode(), int(head[2]), int(head[3])
     try:
         found = _DECODER.decode(line)

@@ -25,13 +25,13 @@ from .source import RecordingError
 
 Compression = Literal["zstd", "gzip", "none"]
 COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
-ENDINGS: dict[Compression, str] = {"zstd": ".jsonl.zst", "gzip": ".jsonl.gz", "none": ".jsonl"}
+FILE_SUFFIXES: dict[Compression, str] = {"zstd": ".jsonl.zst", "gzip": ".jsonl.gz", "none": ".jsonl"}
 
-BLOCK = 1 << 18
-PIECE = 1 << 14
+READ_BYTES = 1 << 18
+COMPRESSED_READ_BYTES = 1 << 14
 """of compressed input at a time, which bounds what it may unfold to"""
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_SKIPPABLE = b"\x2a\x4d\x18"
+_ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """bytes 1 to 3 of a zstd frame that holds no data, as `pzstd` writes first"""
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -44,7 +44,7 @@ class UnreadableFileError(GForceError):
     """The file is not what it seems to be."""
 
 
-def compressed(data: bytes, how: Compression) -> bytes:
+def compress(data: bytes, how: Compression) -> bytes:
     """One piece, complete in itself: pieces may be put one after the other."""
     if how == "zstd":
         return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
@@ -53,17 +53,17 @@ def compressed(data: bytes, how: Compression) -> bytes:
     return data
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def read_blocks(path: Path) -> Iterator[bytes]:
     """The content of a file, uncompressed, in pieces of bounded size."""
     with path.open("rb") as file:
         start = file.read(4)
         file.seek(0)
-        if start == _ZSTD_MAGIC or start[1:] == _SKIPPABLE:
+        if start == _ZSTD_MAGIC or start[1:] == _ZSTD_SKIPPABLE_MAGIC:
             yield from _zstd_blocks(file)
         elif start[:2] == _GZIP_MAGIC:
             yield from _gzip_blocks(file)
         else:
-            while block := file.read(BLOCK):
+            while block := file.read(READ_BYTES):
                 yield block
 
 
@@ -72,7 +72,7 @@ def _zstd_blocks(file: IO[bytes]) -> Iterator[bytes]:
     frame = None
     unfolding = zstandard.ZstdDecompressor()
     try:
-        while data := file.read(PIECE):
+        while data := file.read(COMPRESSED_READ_BYTES):
             while data:
                 frame = frame or unfolding.decompressobj()
                 if block := frame.decompress(data):
@@ -88,7 +88,7 @@ def _zstd_blocks(file: IO[bytes]) -> Iterator[bytes]:
 def _gzip_blocks(file: IO[bytes]) -> Iterator[bytes]:
     try:
         with gzip.GzipFile(fileobj=file) as unfolded:
-            while block := unfolded.read(BLOCK):
+            while block := unfolded.read(READ_BYTES):
                 yield block
     except EOFError:
         raise TruncatedFileError("is cut off in the middle of a compressed block") from None
@@ -127,28 +127,28 @@ _ENCODER = msgspec.json.Encoder()
 # Writing
 
 
-def line_of(record: Record, tstype: str = "create") -> RecordedLine:
+def record_line(record: Record, tstype: str = "create") -> RecordedLine:
     """The record as a line.
 
-    >>> encoded([line_of(Record("t", 0, 7, 1700, b"k", b"\\xff"))])
+    >>> encode_lines([record_line(Record("t", 0, 7, 1700, b"k", b"\\xff"))])
     b'{"topic":"t","partition":0,"offset":7,"tstype":"create","ts":1700,"broker":-1,"key":"k","payload_base64":"/w=="}\\n'
     """
     line = RecordedLine(record.topic, record.partition, record.offset, tstype, record.timestamp)
-    return filled(line, record.key, record.value, record.headers)
+    return fill_line(line, record.key, record.value, record.headers)
 
 
-MOST_TEXT = 2 << 20
+MAX_TEXT_PAYLOAD_BYTES = 2 << 20
 """Bytes of a payload that is written as text."""
 
 
-def filled(line: RecordedLine, key: bytes | None, value: bytes | None, headers: Headers) -> RecordedLine:
+def fill_line(line: RecordedLine, key: bytes | None, value: bytes | None, headers: Headers) -> RecordedLine:
     """Put the content in, as text where it is text and not huge: a zero byte would be written as six letters."""
     try:
         line.key = None if key is None else key.decode()
     except UnicodeDecodeError:
         line.key_base64 = key or b""
     try:
-        if value is not None and len(value) > MOST_TEXT:
+        if value is not None and len(value) > MAX_TEXT_PAYLOAD_BYTES:
             line.payload_base64 = value
         else:
             line.payload = None if value is None else value.decode()
@@ -169,7 +169,7 @@ def _set_headers(line: RecordedLine, headers: Headers) -> None:
         line.headers_base64 = list(headers)
 
 
-def encoded(lines: Iterable[RecordedLine]) -> bytes:
+def encode_lines(lines: Iterable[RecordedLine]) -> bytes:
     return _ENCODER.encode_lines(lines)
 
 
@@ -178,26 +178,26 @@ def encoded(lines: Iterable[RecordedLine]) -> bytes:
 
 def read_file(path: Path) -> Iterator[Record]:
     """The records of one file, in its order; compressed or not, by the file's own first bytes."""
-    return chain.from_iterable(read_lists(path))
+    return chain.from_iterable(read_record_lists(path))
 
 
-def read_lists(path: Path) -> Iterator[list[Record]]:
+def read_record_lists(path: Path) -> Iterator[list[Record]]:
     """``read_file``, as many at a time as come together: no layer above needs to look at each."""
     last: Record | None = None
     try:
         for chunk in line_chunks(path):
-            for found in lists(chunk):
+            for found in decode_lists(chunk):
                 last = found[-1]
                 yield found
     except (TruncatedFileError, UnreadableFileError) as problem:
-        raise _after(last, f"{path} {problem}") from None
+        raise _error_after(last, f"{path} {problem}") from None
     except OSError as problem:
         raise RecordingError(f"{path} cannot be read: {problem.strerror}") from None
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise _after(last, f"{path} has a line that is no record in the shape of `kcat -J`: {problem}") from None
+        raise _error_after(last, f"{path} has a line that is no record in the shape of `kcat -J`: {problem}") from None
 
 
-def _after(last: Record | None, text: str) -> RecordingError:
+def _error_after(last: Record | None, text: str) -> RecordingError:
     if last is None:
         return RecordingError(f"{text}, at its very beginning")
     where = f"after {last.topic}[{last.partition}] offset {last.offset}"
@@ -207,7 +207,7 @@ def _after(last: Record | None, text: str) -> RecordingError:
 def line_chunks(path: Path) -> Iterator[bytes]:
     """The file's content, cut at ends of lines."""
     kept = b""
-    for block in blocks(path):
+    for block in read_blocks(path):
         end = block.rfind(b"\n") + 1
         if not end:
             kept += block
@@ -220,12 +220,12 @@ def line_chunks(path: Path) -> Iterator[bytes]:
         yield kept
 
 
-def records(chunk: bytes) -> Iterator[Record]:
+def decode_records(chunk: bytes) -> Iterator[Record]:
     """The records of some whole lines."""
-    return chain.from_iterable(lists(chunk))
+    return chain.from_iterable(decode_lists(chunk))
 
 
-def lists(chunk: bytes) -> Iterator[list[Record]]:
+def decode_lists(chunk: bytes) -> Iterator[list[Record]]:
     """The records of some whole lines, all at once if nothing is wrong with them; no list is empty."""
     try:
         found = [
@@ -234,20 +234,22 @@ def lists(chunk: bytes) -> Iterator[list[Record]]:
                 line.partition,
                 line.offset,
                 line.ts,
-                key.encode() if (key := line.key).__class__ is str else _bytes(line.key_base64),
-                payload.encode() if (payload := line.payload).__class__ is str else _bytes(line.payload_base64),
+                key.encode() if (key := line.key).__class__ is str else _optional_bytes(line.key_base64),
+                payload.encode()
+                if (payload := line.payload).__class__ is str
+                else _optional_bytes(line.payload_base64),
                 () if line.headers is UNSET and line.headers_base64 is UNSET else _headers(line, "utf-8"),
             )
             for line in _DECODER.decode_lines(chunk)
         ]
     except (msgspec.MsgspecError, ValueError):  # one by one, so that what is wrong is told from the rest
-        yield from ([_lenient(line)] for line in chunk.split(b"\n") if line.strip())
+        yield from ([_decode_leniently(line)] for line in chunk.split(b"\n") if line.strip())
         return
     if found:
         yield found
 
 
-def _lenient(text: bytes) -> Record:
+def _decode_leniently(text: bytes) -> Record:
     """A line that may hold raw bytes, as kcat writes them."""
     encoding = "utf-8"
     try:
@@ -257,13 +259,13 @@ def _lenient(text: bytes) -> Record:
         line = _DECODER.decode(text.decode(encoding))
 
     def content(value: Any, binary: bytes | UnsetType) -> bytes | None:
-        return value.encode(encoding) if isinstance(value, str) else _bytes(binary)
+        return value.encode(encoding) if isinstance(value, str) else _optional_bytes(binary)
 
     key, value = content(line.key, line.key_base64), content(line.payload, line.payload_base64)
     return Record(line.topic, line.partition, line.offset, line.ts, key, value, _headers(line, encoding))
 
 
-def _bytes(binary: bytes | UnsetType) -> bytes | None:
+def _optional_bytes(binary: bytes | UnsetType) -> bytes | None:
     return None if binary is UNSET else binary
 
 

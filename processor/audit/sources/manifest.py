@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 MANIFEST_FORM = 1
-_HASHED_AT_ONCE = 1 << 20
+_HASH_READ_BYTES = 1 << 20
 
 
 class FileEntry(msgspec.Struct, kw_only=True):
@@ -109,11 +109,11 @@ def load(folder: Path) -> Manifest:
         )
     for one in found.ranges:
         for file in one.files:
-            inside(folder, file.name)
+            file_inside(folder, file.name)
     return found
 
 
-def inside(folder: Path, name: str) -> Path:
+def file_inside(folder: Path, name: str) -> Path:
     """A file of the recording; a manifest from elsewhere must not lead anywhere else."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -131,16 +131,16 @@ def save(folder: Path, manifest: Manifest) -> None:
     fresh.replace(path)
 
 
-def digest_of(folder: Path) -> str:
+def manifest_digest(folder: Path) -> str:
     """SHA-256 of the manifest: kept elsewhere, it vouches for the whole recording."""
     return sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 
-def file_hash(path: Path, length: int) -> Hash:
+def hash_file(path: Path, length: int) -> Hash:
     """The hash of a file's first bytes, to go on with."""
     total, left = sha256(), length
     with path.open("rb") as file:
-        while left and (data := file.read(min(left, _HASHED_AT_ONCE))):
+        while left and (data := file.read(min(left, _HASH_READ_BYTES))):
             total.update(data)
             left -= len(data)
     return total
@@ -160,7 +160,7 @@ class ManifestProblem(msgspec.Struct, frozen=True, kw_only=True):
 def verify_manifest(folder: Path) -> list[ManifestProblem]:
     """Compare every file with the manifest. Empty if all is as it was recorded; what is in it is the audit's."""
     manifest = load(folder)
-    found = [problem for one in manifest.ranges for problem in _problems(folder, one)]
+    found = [problem for one in manifest.ranges for problem in _range_problems(folder, one)]
     known = {file.name for one in manifest.ranges for file in one.files}
     for path in sorted(folder.rglob("*.jsonl*")):
         name = path.relative_to(folder).as_posix()
@@ -171,7 +171,7 @@ def verify_manifest(folder: Path) -> list[ManifestProblem]:
     return found
 
 
-def _problems(folder: Path, one: RangeEntry) -> list[ManifestProblem]:
+def _range_problems(folder: Path, one: RangeEntry) -> list[ManifestProblem]:
     def problem(text: str, name: str = "", offsets: tuple[int, int] | None = None) -> ManifestProblem:
         place = offsets or (one.start, one.end)
         return ManifestProblem(topic=one.topic, partition=one.partition, file=name, offsets=place, text=text)
@@ -184,16 +184,16 @@ def _problems(folder: Path, one: RangeEntry) -> list[ManifestProblem]:
         if not last < file.first <= file.last < one.end:
             found.append(problem("does not follow the file before", file.name, (file.first, file.last)))
         last = file.last
-        if text := _wrong(folder / file.name, file):
+        if text := _file_problem(folder / file.name, file):
             found.append(problem(text, file.name, (file.first, file.last)))
     return found
 
 
-def _wrong(path: Path, file: FileEntry) -> str:
+def _file_problem(path: Path, file: FileEntry) -> str:
     if not path.is_file():
         return "is missing"
     if (size := path.stat().st_size) != file.bytes:
         return f"has {size} bytes and should have {file.bytes}"
-    if file_hash(path, file.bytes).hexdigest() != file.sha256:
+    if hash_file(path, file.bytes).hexdigest() != file.sha256:
         return "has another content than was recorded (SHA-256 differs)"
     return ""

@@ -64,7 +64,7 @@ def open_source(paths: Sequence[Path], topics: Mapping[Role, str] | None = None)
     ``topics`` names the topics of plain files, where their names do not tell. Plain files are first taken apart by
     topic and partition into a temporary folder, because they may hold them in any mixture.
     """
-    from .file_sources import RecordedSource, found_files, spooled
+    from .file_sources import RecordedSource, find_files, spool_files
 
     if len(paths) == 1 and (paths[0] / MANIFEST).is_file():
         yield RecordedSource(paths[0])
@@ -72,15 +72,15 @@ def open_source(paths: Sequence[Path], topics: Mapping[Role, str] | None = None)
     if mixed := [path for path in paths if (path / MANIFEST).is_file()]:
         raise RecordingError(f"{mixed[0]} is a recording with a manifest: it must be read alone")
     with TemporaryDirectory(prefix="gforce-") as folder:
-        yield spooled(found_files(paths), Path(folder), topics)
+        yield spool_files(find_files(paths), Path(folder), topics)
 
 
-def roles_of(names: Iterable[str], topics: Mapping[Role, str] | None = None) -> dict[Role, str]:
+def assign_roles(names: Iterable[str], topics: Mapping[Role, str] | None = None) -> dict[Role, str]:
     """Which of these topics is which. Unless one is named for it, a name must be the role's own, with any prefix.
 
-    >>> roles_of(["eu.requests", "eu.dead-letters", "weather"])
+    >>> assign_roles(["eu.requests", "eu.dead-letters", "weather"])
     {'dead_letters': 'eu.dead-letters', 'requests': 'eu.requests'}
-    >>> roles_of(["claims"], {"requests": "claims"})
+    >>> assign_roles(["claims"], {"requests": "claims"})
     {'requests': 'claims'}
     """
     found: dict[Role, str] = {}
@@ -108,9 +108,9 @@ def _role_of(topic: str, told: Mapping[Role, str]) -> Role | None:
     return None
 
 
-def role_named(text: str) -> Role:
+def parse_role(text: str) -> Role:
     """
-    >>> role_named("dead-letters")
+    >>> parse_role("dead-letters")
     'dead_letters'
     """
     for role in ROLES:

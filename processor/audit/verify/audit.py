@@ -23,8 +23,8 @@ from .partition import audit_partitions
 from .result import AuditOptions, PartitionAudit, Share, draws_verified, end_verified
 
 Verdict = Literal["verified", "differences", "not auditable"]
-EXIT: dict[Verdict, int] = {"verified": 0, "differences": 1, "not auditable": 2}
-FEW = 5_000
+EXIT_CODES: dict[Verdict, int] = {"verified": 0, "differences": 1, "not auditable": 2}
+SINGLE_PROCESS_REQUESTS = 5_000
 
 
 class Audit(msgspec.Struct, kw_only=True):
@@ -56,11 +56,11 @@ class Audit(msgspec.Struct, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        return EXIT[self.verdict]
+        return EXIT_CODES[self.verdict]
 
 
 @dataclass(frozen=True)
-class _Share:
+class _AuditTask:
     """What a process of the pool does."""
 
     source: Source
@@ -90,29 +90,31 @@ def audit(
     chosen = there if partitions is None else list(partitions)
     if missing := sorted(set(chosen) - set(there)):
         raise InvalidInputError(f"the journal at hand has no partition {missing[0]}: there are {there}")
-    shares = shared_out(source, chosen, 1 if _few(source, chosen) else processes or cpu_count() or 1)
-    audited = [one for share in in_processes(_Share(source, options), shares, len(shares), progress) for one in share]
+    shares = share_partitions(source, chosen, 1 if _is_small(source, chosen) else processes or cpu_count() or 1)
+    audited = [
+        one for share in in_processes(_AuditTask(source, options), shares, len(shares), progress) for one in share
+    ]
     done = sorted(audited, key=lambda one: chosen.index(one.partition))
-    damage, notes = damages(source)
-    return summed_up(done, options, damage, notes, time.monotonic() - started)
+    damage, notes = check_recording(source)
+    return summarize(done, options, damage, notes, time.monotonic() - started)
 
 
-def shared_out(source: Source, numbers: Sequence[int], processes: int) -> list[list[int]]:
+def share_partitions(source: Source, numbers: Sequence[int], processes: int) -> list[list[int]]:
     """The partitions for each process, about as many requests for each: the largest first, to who has the fewest."""
-    sizes = {number: _requests(source, number) for number in numbers}
+    sizes = {number: _count_requests(source, number) for number in numbers}
     shares: list[list[int]] = [[] for _ in range(min(processes, len(numbers)))]
     for number in sorted(numbers, key=lambda number: -sizes[number]):
         min(shares, key=lambda share: (sum(map(sizes.__getitem__, share)), len(share))).append(number)
     return shares
 
 
-def _requests(source: Source, number: int) -> int:
+def _count_requests(source: Source, number: int) -> int:
     """How many there are; 0 where that is not known."""
     bounds = source.bounds("requests", number)
     return bounds[1] - bounds[0] if bounds else 0
 
 
-def damages(source: Source) -> tuple[list[Finding], list[str]]:
+def check_recording(source: Source) -> tuple[list[Finding], list[str]]:
     """Files of a recording that are not what its manifest says, and what is unfinished about it."""
     if not isinstance(source, RecordedSource):
         return [], []
@@ -131,17 +133,17 @@ def damages(source: Source) -> tuple[list[Finding], list[str]]:
     return found, [f"{one.topic} [{one.partition}] {one.text}" for one in problems if not one.file]
 
 
-def _few(source: Source, chosen: Sequence[int]) -> bool:
+def _is_small(source: Source, chosen: Sequence[int]) -> bool:
     """Whether all is done before another process has even started."""
     known = all(source.bounds("requests", number) for number in chosen)
-    return known and sum(_requests(source, number) for number in chosen) < FEW
+    return known and sum(_count_requests(source, number) for number in chosen) < SINGLE_PROCESS_REQUESTS
 
 
-def heads(texts: Sequence[str]) -> dict[int, str]:
+def parse_heads(texts: Sequence[str]) -> dict[int, str]:
     """Heads somebody kept elsewhere, each ``partition=lineage:sequence:digest``; a leading ``1:`` may be there, and the
     words before it that an audit prints.
 
-    >>> heads(["0=ab12:7:ffee", "head, to be kept elsewhere: 1=cd34:9:0011"])
+    >>> parse_heads(["0=ab12:7:ffee", "head, to be kept elsewhere: 1=cd34:9:0011"])
     {0: '1:ab12:7:ffee', 1: '1:cd34:9:0011'}
     """
     found: dict[int, str] = {}
@@ -156,7 +158,7 @@ def heads(texts: Sequence[str]) -> dict[int, str]:
     return found
 
 
-def summed_up(
+def summarize(
     done: list[PartitionAudit], options: AuditOptions, damage: list[Finding], notes: list[str], seconds: float
 ) -> Audit:
     findings = [finding for one in done for finding in one.findings] + damage

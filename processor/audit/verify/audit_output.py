@@ -19,30 +19,30 @@ from .result import PartitionAudit
 COLOURS = {"verified": "green", "differences": "red", "not auditable": "yellow", "not verified": "yellow"}
 
 
-def document(found: Audit, where: str) -> None:
+def print_audit_json(found: Audit, where: str) -> None:
     """All of it as one JSON document."""
     heads = {str(one.partition): one.head for one in found.partitions if one.head}
     plain: dict[str, Any] = msgspec.to_builtins(found)
     print_document({"source": where, "heads": heads, **plain})
 
 
-def report(found: Audit, where: str) -> None:
+def print_audit(found: Audit, where: str) -> None:
     """For a person."""
     columns = ("partition", "verdict", "batches", "requests", "labels", "decisions")
     table("Audit", columns, [_row(one) for one in found.partitions])
     for finding in found.findings:
         others = next((one.counts[finding.kind] - 1 for one in found.partitions if finding in one.findings), 0)
-        _finding(finding, others)
+        _print_finding(finding, others)
     for reason in found.reasons:
-        _line("[yellow]not auditable[/]", reason)
+        _print_line("[yellow]not auditable[/]", reason)
     for skipped in [skipped for one in found.partitions for skipped in one.skipped]:
-        _line("[yellow]skipped[/]", skipped.text)
+        _print_line("[yellow]skipped[/]", skipped.text)
     for note in [
         *found.notes,
         *(f"partition {one.partition}: {note}" for one in found.partitions for note in one.notes),
     ]:
         say(note)
-    _conclusion(found, where)
+    _print_conclusion(found, where)
 
 
 def _row(one: PartitionAudit) -> tuple[str, ...]:
@@ -55,24 +55,26 @@ def _row(one: PartitionAudit) -> tuple[str, ...]:
     return (str(one.partition), shown, f"{one.batches}{first}", *map(str, counts))
 
 
-def _finding(finding: Finding, others: int) -> None:
+def _print_finding(finding: Finding, others: int) -> None:
     at = "" if finding.offset is None else f" at offset {finding.offset}"
     batch = "" if finding.batch is None else f", batch {finding.batch}"
     more = f" (and {others} more of this kind: --json lists them)" if others else ""
-    _line(f"[red]{finding.kind}[/]", f"{finding.topic} [{finding.partition}]{at}{batch}: {MEANING[finding.kind]}{more}")
+    _print_line(
+        f"[red]{finding.kind}[/]", f"{finding.topic} [{finding.partition}]{at}{batch}: {MEANING[finding.kind]}{more}"
+    )
     lines = [("", finding.text), ("recorded", finding.recorded), ("follows", finding.follows), ("", finding.cause)]
     for name, text in lines:
         if text:
             say(f"    {name + ': ' if name else ''}{payload(text.encode())}")
 
 
-def _line(coloured: str, text: str) -> None:
+def _print_line(coloured: str, text: str) -> None:
     """Not wrapped where it goes into a pipe, as others look for words in it."""
     wrapped = sys.stdout.isatty()
     terminal().print(f"{coloured}  {escape(payload(text.encode()))}", highlight=False, soft_wrap=not wrapped)
 
 
-def _conclusion(found: Audit, where: str) -> None:
+def _print_conclusion(found: Audit, where: str) -> None:
     rate = f", {(found.requests + found.labels) / found.seconds:,.0f} records/s" if found.seconds > 0 else ""
     span = [one for one in found.partitions if one.batches]
     times = ""

@@ -9,7 +9,7 @@ import msgspec
 
 from processor.audit.replay.findings import Finding, Kind, with_code_points
 from processor.audit.replay.output_reader import OutputReader, PartitionCursor
-from processor.audit.replay.recorded_settings import RuleBook
+from processor.audit.replay.recorded_settings import RecordedSettings
 from processor.core.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.learner.cases import Drawn
 from processor.core.stream.journal import JournalRecord, decisions_digest
@@ -18,7 +18,7 @@ from processor.core.stream.tenant import TenantSettings
 from processor.ports.log import Record
 
 
-def without_seed(asked: DecodedBatch, book: RuleBook) -> set[str]:
+def tenants_without_seed(asked: DecodedBatch, book: RecordedSettings) -> set[str]:
     """The tenants of these requests whose seed nobody gave us."""
     if len(book.assigned) <= len(asked.requests) and book.has_all_seeds():
         return set()  # without a look at each request
@@ -26,8 +26,8 @@ def without_seed(asked: DecodedBatch, book: RuleBook) -> set[str]:
     return {tenant for tenant in asking if book.settings_for(tenant) and tenant in book.seedless}
 
 
-def drawn_by_record(
-    asked: DecodedBatch, book: RuleBook, tenants: set[str], decisions: Iterable[Record]
+def recorded_draws(
+    asked: DecodedBatch, book: RecordedSettings, tenants: set[str], decisions: Iterable[Record]
 ) -> Mapping[str, Mapping[str, Drawn]]:
     """What these decisions say, by tenant and id; only what some draw could have led to."""
     said = {(e.tenant, e.decision_id): e for _, e, _ in asked.requests if e.tenant in tenants}
@@ -38,12 +38,12 @@ def drawn_by_record(
         except msgspec.MsgspecError:
             continue
         request, rules = said.get((event.tenant, event.decision_id)), book.settings_for(event.tenant)
-        if request is not None and rules is not None and _possible(event, request, rules):
+        if request is not None and rules is not None and _is_possible(event, request, rules):
             drawn[event.tenant][event.decision_id] = Drawn(event.decision, event.expert, event.instance)
     return drawn
 
 
-def _possible(event: DecisionEvent, request: RequestEvent, rules: TenantSettings) -> bool:
+def _is_possible(event: DecisionEvent, request: RequestEvent, rules: TenantSettings) -> bool:
     """Whether the decision is an expert's advice, or the positive label by exploration."""
     settings = rules.settings
     followed = event.expert is not None and request.predictions.get(event.expert) == event.decision
@@ -52,7 +52,7 @@ def _possible(event: DecisionEvent, request: RequestEvent, rules: TenantSettings
 
 
 Key = tuple[str, str]
-SHOWN = 600
+QUOTED_CHARS = 600
 """characters of a record that are quoted"""
 
 
@@ -64,13 +64,13 @@ class DecisionHead(msgspec.Struct, frozen=True, gc=False):
     batch: int
 
 
-_HEADS = msgspec.json.Decoder(DecisionHead)
+_HEAD_DECODER = msgspec.json.Decoder(DecisionHead)
 
 
 def head_of(record: Record) -> DecisionHead | None:
     """None for what is not a decision in JSON."""
     try:
-        return _HEADS.decode(record.value or b"")
+        return _HEAD_DECODER.decode(record.value or b"")
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -92,12 +92,12 @@ class Decisions:
 
     def _take(self, journal: JournalRecord) -> list[Record]:
         if not self.shelf.alike:
-            return [r for lane in self.shelf.lanes.values() for r in _of_batch(lane, journal.sequence, [])]
+            return [r for lane in self.shelf.lanes.values() for r in _take_batch(lane, journal.sequence, [])]
         lane = self.shelf.lanes[self.number]
         records = lane.take(journal.decisions)
         if self.digest_of([r.value or b"" for r in records]) == journal.decisions_digest:
             return records
-        return _of_batch(lane, journal.sequence, records)
+        return _take_batch(lane, journal.sequence, records)
 
     def digest_of(self, values: list[bytes]) -> str:
         """Of these decisions. The same are asked for twice: as they were recorded, and as they follow."""
@@ -160,7 +160,7 @@ class Decisions:
 
     def about(self, journal: JournalRecord, value: bytes) -> list[Finding]:
         """What is wrong with the published record of one decision; ``value`` is what follows."""
-        key = _key(value)
+        key = _decision_key(value)
         records = [r for r in self.of(journal) if (head := head_of(r)) and (head.tenant, head.decision_id) == key]
         if not records:
             return [self._missing(journal, key, value)]
@@ -181,11 +181,11 @@ class Decisions:
     def _twice(self, journal: JournalRecord, records: Sequence[Record]) -> Finding:
         seen: set[bytes | None] = set()
         again = next(r for r in records if r.value in seen or seen.add(r.value))  # type: ignore[func-returns-value]
-        return self._finding("decision-added", journal, again.offset, "a decision is there twice", shown(again.value))
+        return self._finding("decision-added", journal, again.offset, "a decision is there twice", quote(again.value))
 
     def _differences(self, journal: JournalRecord, records: Sequence[Record], values: Sequence[bytes]) -> list[Finding]:
         found: list[Finding] = []
-        expected = {_key(value): value for value in values}
+        expected = {_decision_key(value): value for value in values}
         seen: dict[Key | None, Record] = {}
         for record in records:
             head = head_of(record)
@@ -197,10 +197,10 @@ class Decisions:
             if record.value != expected[key]:
                 found += self._changed(journal, record, expected[key])
             elif record.key != key[0].encode():
-                text = f'the decision has {_in_words(record.key)} instead of its tenant "{key[0]}"'
+                text = f'the decision has {_key_text(record.key)} instead of its tenant "{key[0]}"'
                 found.append(self._finding("decision", journal, record.offset, text))
         found += [
-            self._missing(journal, key, value, _around([*expected], key, seen))
+            self._missing(journal, key, value, _offsets_around([*expected], key, seen))
             for key, value in expected.items()
             if key not in seen
         ]
@@ -211,7 +211,7 @@ class Decisions:
 
     def _missing(self, journal: JournalRecord, key: Key, value: bytes, where: str = "") -> Finding:
         text = f'the decision "{with_code_points(key[1])}" of tenant "{with_code_points(key[0])}" is missing{where}'
-        return self._finding("decision-missing", journal, None, text, follows=shown(value))
+        return self._finding("decision-missing", journal, None, text, follows=quote(value))
 
     def added(self, journal: JournalRecord, record: Record) -> Finding:
         """A decision after those of the last batch."""
@@ -219,24 +219,28 @@ class Decisions:
 
     def _added(self, journal: JournalRecord, record: Record, twice: bool) -> Finding:
         text = "the decision is there a second time" if twice else "no request of this batch leads to this decision"
-        return self._finding("decision-added", journal, record.offset, text, shown(record.value))
+        return self._finding("decision-added", journal, record.offset, text, quote(record.value))
 
     def _changed(self, journal: JournalRecord, record: Record, value: bytes) -> list[Finding]:
         try:
             theirs, mine = decode_decision(record.value or b""), decode_decision(value)
         except msgspec.MsgspecError:
             text = "the decision is not the one that follows from the record"
-            return [self._finding("decision", journal, record.offset, text, shown(record.value), shown(value))]
+            return [self._finding("decision", journal, record.offset, text, quote(record.value), quote(value))]
         who = f'decision "{mine.decision_id}" of tenant "{mine.tenant}"'
         found = []
-        chances = _unequal(theirs, mine, ("parts", "probabilities"))
+        chances = _fields_that_differ(theirs, mine, ("parts", "probabilities"))
         if chances:
             text = f"{who}: the recorded probability is not the one that follows"
-            found.append(self._finding("probability", journal, record.offset, text, *_sides(chances, theirs, mine)))
-        rest = _unequal(theirs, mine, [f for f in mine.__struct_fields__ if f not in ("parts", "probabilities")])
+            found.append(
+                self._finding("probability", journal, record.offset, text, *_both_values(chances, theirs, mine))
+            )
+        rest = _fields_that_differ(
+            theirs, mine, [f for f in mine.__struct_fields__ if f not in ("parts", "probabilities")]
+        )
         if rest or not chances:
             text = f"{who}: {', '.join(rest) or 'its bytes'} not as it follows from the record"
-            sides = _sides(rest, theirs, mine) if rest else (shown(record.value), shown(value))
+            sides = _both_values(rest, theirs, mine) if rest else (quote(record.value), quote(value))
             found.append(self._finding("decision", journal, record.offset, text, *sides))
         return found
 
@@ -272,7 +276,7 @@ class _Keys(dict[str, bytes]):
         return key
 
 
-def _of_batch(lane: PartitionCursor, sequence: int, begun: list[Record]) -> list[Record]:
+def _take_batch(lane: PartitionCursor, sequence: int, begun: list[Record]) -> list[Record]:
     """All records up to the first of a later batch; ``begun`` has been read already."""
     for record in reversed(begun):
         lane.put_back(record)
@@ -286,7 +290,7 @@ def _of_batch(lane: PartitionCursor, sequence: int, begun: list[Record]) -> list
     return records
 
 
-def _around(order: Sequence[Key], key: Key, there: Mapping[Key | None, Record]) -> str:
+def _offsets_around(order: Sequence[Key], key: Key, there: Mapping[Key | None, Record]) -> str:
     """Between which offsets a decision was, as far as others of its batch are there; ``order`` is theirs."""
     at = order.index(key)
     before = next((there[one].offset for one in reversed(order[:at]) if one in there), None)
@@ -298,20 +302,20 @@ def _around(order: Sequence[Key], key: Key, there: Mapping[Key | None, Record]) 
     return f": it was between offsets {before} and {after}"
 
 
-def _in_words(key: bytes | None) -> str:
+def _key_text(key: bytes | None) -> str:
     """
-    >>> _in_words(b"lender"), _in_words(None)
+    >>> _key_text(b"lender"), _key_text(None)
     ('the key "lender"', 'no key')
     """
     return "no key" if key is None else f'the key "{with_code_points(key.decode(errors="backslashreplace"))}"'
 
 
-def _key(value: bytes) -> Key:
-    head = _HEADS.decode(value)
+def _decision_key(value: bytes) -> Key:
+    head = _HEAD_DECODER.decode(value)
     return head.tenant, head.decision_id
 
 
-def _unequal(theirs: DecisionEvent, mine: DecisionEvent, fields: Iterable[str]) -> list[str]:
+def _fields_that_differ(theirs: DecisionEvent, mine: DecisionEvent, fields: Iterable[str]) -> list[str]:
     return [name for name in fields if _plain(getattr(theirs, name)) != _plain(getattr(mine, name))]
 
 
@@ -319,20 +323,20 @@ def _plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, msgspec.Raw) else value
 
 
-def _sides(fields: Iterable[str], theirs: DecisionEvent, mine: DecisionEvent) -> tuple[str, str]:
+def _both_values(fields: Iterable[str], theirs: DecisionEvent, mine: DecisionEvent) -> tuple[str, str]:
     def side(event: DecisionEvent) -> str:
-        return "; ".join(f"{name} {_text(getattr(event, name))}" for name in fields)
+        return "; ".join(f"{name} {_value_text(getattr(event, name))}" for name in fields)
 
     recorded, follows = side(theirs), side(mine)
     return with_code_points(recorded, follows), with_code_points(follows, recorded)
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {part}" for name, part in value.items())
-    return shown(bytes(value)) if isinstance(value, msgspec.Raw) else str(value)
+    return quote(bytes(value)) if isinstance(value, msgspec.Raw) else str(value)
 
 
-def shown(value: bytes | None) -> str:
+def quote(value: bytes | None) -> str:
     text = (value or b"").decode(errors="replace")
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"
+    return text if len(text) <= QUOTED_CHARS else f"{text[:QUOTED_CHARS]} …"

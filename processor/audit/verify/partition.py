@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from processor.audit.replay.changelog import Changelog, own_writes, start_at
+from processor.audit.replay.changelog import Changelog, own_writes, start_from_snapshot
 from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditableError
 from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.recorded_settings import RuleBook
-from processor.audit.replay.replay import ENOUGH, Replay, ReplayedBatch, Stepping, interleave_partitions
+from processor.audit.replay.recorded_settings import RecordedSettings
+from processor.audit.replay.replay import LARGE_BATCH_RECORDS, Replay, ReplayedBatch, Stepping, interleave_partitions
 from processor.audit.sources.source import RecordingError, Role, Source
 from processor.core import IN_FORCE
 from processor.core.learner.cases import Drawn
@@ -22,7 +22,7 @@ from processor.core.stream.identity import Identity
 from processor.core.stream.journal import JournalRecord, state_digest
 from processor.core.stream.step import DecodedBatch, StepResult
 
-from .decisions import Decisions, drawn_by_record, head_of, without_seed
+from .decisions import Decisions, head_of, recorded_draws, tenants_without_seed
 from .result import AuditOptions, Lineage, PartitionAudit
 from .side_outputs import Alerts, DeadLetters
 
@@ -132,7 +132,7 @@ class Outputs:
         )
 
 
-def notes(replay: Replay, result: PartitionAudit, found: Findings) -> None:
+def add_notes(replay: Replay, result: PartitionAudit, found: Findings) -> None:
     """What is no difference, but should be known."""
     for tape in replay.tapes:
         if count := tape.rest():
@@ -161,12 +161,12 @@ def audit_partitions(
 
     ``progress`` is told how many more input records have been read.
     """
-    with few_collections():
-        return interleave_partitions(_Auditing(source, number, options).run(progress) for number in numbers)
+    with rare_garbage_collection():
+        return interleave_partitions(_PartitionAuditor(source, number, options).run(progress) for number in numbers)
 
 
 @contextmanager
-def few_collections() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """Records come and go by the thousand and hold no cycles: looking for some every 700 objects takes a tenth."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)
@@ -176,7 +176,7 @@ def few_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class _Auditing:
+class _PartitionAuditor:
     def __init__(self, source: Source, number: int, options: AuditOptions) -> None:
         self.source, self.number, self.options = source, number, options
         self.result = PartitionAudit(partition=number)
@@ -205,7 +205,7 @@ class _Auditing:
     def _all(self, progress: Callable[[int], None]) -> Stepping[None]:
         start = None
         if self.options.from_batch is not None:
-            start, found = start_at(self.source, self.number, self.options.from_batch, self.options.secrets)
+            start, found = start_from_snapshot(self.source, self.number, self.options.from_batch, self.options.secrets)
             self.found.add(found)
             self.result.from_batch = start.link.record.sequence + 1
             self.found.add(self.anchor.met_by(start.link.identity, self.result))
@@ -213,7 +213,7 @@ class _Auditing:
         replay.drawn = self._drawn
         read = 0
         for batch in replay.unstepped():
-            if replay.lost or len(batch.raws) >= ENOUGH:
+            if replay.lost or len(batch.raws) >= LARGE_BATCH_RECORDS:
                 replay.recompute(batch)
             else:
                 replay.take(batch, (yield replay.given(batch)))
@@ -226,7 +226,7 @@ class _Auditing:
         self.found.add(self.anchor.missed_by(replay, self.result))
         if self.outputs is not None:
             self.outputs.left_over(replay, self.result, self.found)
-        notes(replay, self.result, self.found)
+        add_notes(replay, self.result, self.found)
         if self.changelog is not None and self.changelog.trimmed:
             self.result.notes.append(
                 f"the changelog at hand lacks the writes of {self.changelog.trimmed} batches, which were trimmed "
@@ -260,12 +260,14 @@ class _Auditing:
 
     # One batch
 
-    def _drawn(self, journal: JournalRecord, asked: DecodedBatch, book: RuleBook) -> Mapping[str, Mapping[str, Drawn]]:
-        tenants = without_seed(asked, book)
+    def _drawn(
+        self, journal: JournalRecord, asked: DecodedBatch, book: RecordedSettings
+    ) -> Mapping[str, Mapping[str, Drawn]]:
+        tenants = tenants_without_seed(asked, book)
         if not tenants:
             return {}
         self.seedless |= tenants
-        return drawn_by_record(asked, book, tenants, self._opened(journal).decisions.of(journal))
+        return recorded_draws(asked, book, tenants, self._opened(journal).decisions.of(journal))
 
     def _batch(self, replay: Replay, batch: ReplayedBatch) -> None:
         result, journal = self.result, batch.journal
@@ -319,7 +321,7 @@ class _Auditing:
         own = own_writes(entry.writes, journal.previous, journal.state_digest) if entry else None
         if own is not None:
             replay.adopt(batch, own)
-            wrong = _unlike(outcome, replay)
+            wrong = _tenant_that_differs(outcome, replay)
             if not wrong:
                 self.result.states += 1
                 return []
@@ -385,7 +387,7 @@ class _Auditing:
         )
 
 
-def _unlike(outcome: StepResult, replay: Replay) -> str:
+def _tenant_that_differs(outcome: StepResult, replay: Replay) -> str:
     """The first tenant whose counters, apart from the shadows', are not those adopted; empty if there is none."""
     assert replay.partition is not None
     for name, tenant in outcome.partition.tenants.items():

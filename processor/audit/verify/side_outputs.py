@@ -16,13 +16,13 @@ from processor.core.stream.step import REQUESTS, DeadLetter, InputRecord
 from processor.ports.log import Record
 from processor.service.publish import MAX_DEAD_LETTER, MAX_KEY
 
-from .decisions import shown
+from .decisions import quote
 
-AHEAD = 10_000
+READ_AHEAD_LETTERS = 10_000
 """Dead letters read ahead of the one looked for, before it is said to be missing."""
-MOST_SEEN = 5 * AHEAD
+MAX_HELD_LETTERS = 5 * READ_AHEAD_LETTERS
 """Dead letters held that nothing has led to yet, however many are missing."""
-BAND = 1e-4
+BAND_TOLERANCE = 1e-4
 """Ends of confidence bands come from library functions, which may differ in the last bit between machines."""
 BAND_FIELDS = ("lower", "upper")
 
@@ -61,7 +61,7 @@ class DeadLetters:
             place = (requests if raw.source == REQUESTS else feedback, raw.offset)
             held = self._seen.pop(place, None)
             record, reason = held or self._look_for(place)
-            if record is None or reason != reasons[letter.reason] or not _came_as(record, raw):
+            if record is None or reason != reasons[letter.reason] or not _holds_input(record, raw):
                 found.append(self._difference(journal, letter, record, self._in_words(place)))
         return found
 
@@ -71,11 +71,11 @@ class DeadLetters:
     def _difference(self, journal: JournalRecord, letter: DeadLetter, record: Record | None, where: str) -> Finding:
         if record is None:
             return self._finding(journal, None, f"{where} should be here", "", str(letter.reason))
-        reason = _said(record, "gforce.reason")
+        reason = _header_text(record, "gforce.reason")
         if reason != letter.reason:
             text = f"the reason for {where} differs"
             return self._finding(journal, record.offset, text, reason, str(letter.reason))
-        return self._finding(journal, record.offset, f"{where} is not what came", shown(record.value))
+        return self._finding(journal, record.offset, f"{where} is not what came", quote(record.value))
 
     def rest(self) -> Iterable[tuple[Record, str, int, int]]:
         """What nothing leads to, with the place it names: in words, by input (0 or 1) and by offset."""
@@ -86,7 +86,7 @@ class DeadLetters:
 
     def _look_for(self, place: Place) -> tuple[Record | None, bytes]:
         seen = self._early if place[1] < self._floor(place[0]) else self._seen
-        limit = min(len(self._seen) + AHEAD, MOST_SEEN)
+        limit = min(len(self._seen) + READ_AHEAD_LETTERS, MAX_HELD_LETTERS)
         while place not in seen:
             if not self._lanes or len(self._seen) >= limit:
                 return None, b""
@@ -113,8 +113,8 @@ class DeadLetters:
             self._seen[place] = letter
             return
         self._early[place] = letter
-        if len(self._early) > MOST_SEEN:
-            for oldest in tuple(islice(self._early, AHEAD)):
+        if len(self._early) > MAX_HELD_LETTERS:
+            for oldest in tuple(islice(self._early, READ_AHEAD_LETTERS)):
                 del self._early[oldest]
 
     def added(self, record: Record, place: str) -> Finding:
@@ -124,7 +124,7 @@ class DeadLetters:
             partition=record.partition,
             offset=record.offset,
             text=f"nothing in the record leads to this dead letter of {place}",
-            recorded=_said(record, "gforce.reason"),
+            recorded=_header_text(record, "gforce.reason"),
         )
 
     def _finding(
@@ -143,7 +143,7 @@ class DeadLetters:
         )
 
 
-def _came_as(record: Record, raw: InputRecord) -> bool:
+def _holds_input(record: Record, raw: InputRecord) -> bool:
     """Whether a dead letter has the key and value of what came, as they are published; see ``runtime.loop.publish``."""
     key, value = raw.key, raw.received
     if value is not None and len(value) > MAX_DEAD_LETTER:
@@ -151,7 +151,7 @@ def _came_as(record: Record, raw: InputRecord) -> bool:
     return value == record.value and (key == record.key or key is None or len(key) > MAX_KEY)
 
 
-def _said(record: Record, name: str) -> str:
+def _header_text(record: Record, name: str) -> str:
     """What a header says; the last of that name."""
     return (dict(record.headers).get(name) or b"").decode(errors="replace")
 
@@ -173,12 +173,12 @@ class Alerts:
             who = f'alert {alert.number} of tenant "{alert.tenant}" ({alert.state})'
             if record is None or _is_later(record, journal.sequence, names[i], names[i + 1 :]):
                 where = "" if record is None else f": it was before offset {record.offset}"
-                found.append(self._finding(journal, None, f"{who} is missing{where}", "", shown(expected)))
+                found.append(self._finding(journal, None, f"{who} is missing{where}", "", quote(expected)))
                 if record is not None:
                     lane.put_back(record)
             elif not same_alert(record.value or b"", expected):
                 text = f"{who} is not as it follows from the record"
-                found.append(self._finding(journal, record.offset, text, shown(record.value), shown(expected)))
+                found.append(self._finding(journal, record.offset, text, quote(record.value), quote(expected)))
         return found
 
     def skip_to(self, journal: JournalRecord) -> None:
@@ -200,7 +200,7 @@ class Alerts:
             partition=record.partition,
             offset=record.offset,
             text="nothing in the record leads to this alert",
-            recorded=shown(record.value),
+            recorded=quote(record.value),
         )
 
     def _finding(self, journal: JournalRecord, offset: int | None, text: str, recorded: str, follows: str) -> Finding:
@@ -217,7 +217,7 @@ class Alerts:
         )
 
 
-class _Which(msgspec.Struct, gc=False):
+class _AlertHead(msgspec.Struct, gc=False):
     """The part of an alert that says which it is."""
 
     batch: int = 0
@@ -226,20 +226,20 @@ class _Which(msgspec.Struct, gc=False):
     state: str = ""
 
 
-def _which(record: Record) -> _Which:
+def _alert_head(record: Record) -> _AlertHead:
     try:
-        return msgspec.json.decode(record.value or b"", type=_Which)
+        return msgspec.json.decode(record.value or b"", type=_AlertHead)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Which()
+        return _AlertHead()
 
 
 def _batch_of(record: Record) -> int:
-    return _which(record).batch
+    return _alert_head(record).batch
 
 
 def _is_later(record: Record, batch: int, wanted: Name, after: Sequence[Name]) -> bool:
     """Whether this is not the alert that is wanted, altered or not, but one that comes after it."""
-    there = _which(record)
+    there = _alert_head(record)
     name = (there.tenant, there.number, there.state)
     return name != wanted and (name in after or there.batch > batch)
 
@@ -255,16 +255,16 @@ def same_alert(recorded: bytes, expected: bytes) -> bool:
     if recorded == expected:
         return True
     try:
-        return _alike(msgspec.json.decode(recorded), msgspec.json.decode(expected), "")
+        return _equal_values(msgspec.json.decode(recorded), msgspec.json.decode(expected), "")
     except msgspec.MsgspecError:
         return False
 
 
-def _alike(one: Any, other: Any, name: str) -> bool:
+def _equal_values(one: Any, other: Any, name: str) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_alike(one[key], other[key], key) for key in one)
+        return one.keys() == other.keys() and all(_equal_values(one[key], other[key], key) for key in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(_alike(a, b, name) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(_equal_values(a, b, name) for a, b in zip(one, other, strict=True))
     if name in BAND_FIELDS and isinstance(one, int | float) and isinstance(other, int | float):
-        return abs(one - other) <= BAND + 1e-9
+        return abs(one - other) <= BAND_TOLERANCE + 1e-9
     return bool(one == other)

@@ -64,13 +64,13 @@ def conclusion(answer: TenantAnswer) -> str:
         return "None of the settings tried is at least as fair and as accurate as the recorded one, and better in one."
     said = []
     if surely:
-        said.append(f"{_listed(surely)} would have been at least as fair and as accurate, beyond the noise")
+        said.append(f"{_quoted_list(surely)} would have been at least as fair and as accurate, beyond the noise")
     if perhaps:
-        said.append(f"{_listed(perhaps)} would have been at least as fair and as accurate, but within the noise")
+        said.append(f"{_quoted_list(perhaps)} would have been at least as fair and as accurate, but within the noise")
     return "; ".join(said) + "."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quoted_list(names: Sequence[str]) -> str:
     quoted = [f"“{name}”" for name in names]
     return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]
 
@@ -142,14 +142,14 @@ def short(value: float, signed: bool = False) -> str:
     return sign + (text[1:] if text.startswith("0.") else text)
 
 
-FRONT, OTHER, TODAY, BETTER = "#1f4e79", "#9aa5b1", "#a23b2a", "#2f7d5b"
+FRONT_COLOUR, OTHER_COLOUR, RECORDED_COLOUR, BETTER_COLOUR = "#1f4e79", "#9aa5b1", "#a23b2a", "#2f7d5b"
 
 
 def plottable(answer: TenantAnswer) -> list[SettingFigures]:
     return [one for one in (answer.recorded, *answer.settings) if not isnan(one.gap) and not isnan(one.expected_loss)]
 
 
-def placed(answer: TenantAnswer) -> list[tuple[float, float]]:
+def plot_points(answer: TenantAnswer) -> list[tuple[float, float]]:
     """Expected loss and gap of each, on the same cases: the recorded figures, and how far the others are from them."""
     base = answer.recorded
     return [
@@ -175,40 +175,40 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     return found
 
 
-def on_the_front(answer: TenantAnswer) -> list[str]:
+def settings_on_front(answer: TenantAnswer) -> list[str]:
     """Names of the settings that none of the others beats."""
     shown = plottable(answer)
-    return [shown[i].setting for i in pareto_front(placed(answer))]
+    return [shown[i].setting for i in pareto_front(plot_points(answer))]
 
 
 def draw_front(answer: TenantAnswer, axis: Any, small: bool = False) -> None:
     """Expected gap against expected loss: the front as a line, today's setting marked, what it could be better at."""
     shown = plottable(answer)
-    points = placed(answer)
+    points = plot_points(answer)
     line = [points[i] for i in pareto_front(points)]
     for one, (loss, gap) in zip(shown[1:], points[1:], strict=True):
-        colour = BETTER if one.standing == "dominates" else FRONT if (loss, gap) in line else OTHER
+        colour = BETTER_COLOUR if one.standing == "dominates" else FRONT_COLOUR if (loss, gap) in line else OTHER_COLOUR
         axis.plot(loss, gap, "o", color=colour, markersize=5, zorder=3)
-    axis.plot([x for x, _ in line], [y for _, y in line], "-", color=FRONT, linewidth=1.2, zorder=2)
+    axis.plot([x for x, _ in line], [y for _, y in line], "-", color=FRONT_COLOUR, linewidth=1.2, zorder=2)
     if points:
         loss, gap = points[0]
-        axis.plot(loss, gap, "D", color=TODAY, markersize=8, zorder=4)
-        _label(axis, "as recorded", loss, gap, TODAY, (8, 6))
-    for i in _spread(points, 5 if small else 9):
-        _label(axis, shown[i].setting, *points[i], "#333333", (6, -11))
+        axis.plot(loss, gap, "D", color=RECORDED_COLOUR, markersize=8, zorder=4)
+        _annotate(axis, "as recorded", loss, gap, RECORDED_COLOUR, (8, 6))
+    for i in _points_to_label(points, 5 if small else 9):
+        _annotate(axis, shown[i].setting, *points[i], "#333333", (6, -11))
     axis.set_xlabel("wrong decisions per label (expected)")
     axis.set_ylabel("gap (expected)")
     axis.margins(0.12)
     axis.set_ylim(bottom=0)
 
 
-def _label(axis: Any, text: str, x: float, y: float, colour: str, offset: tuple[int, int]) -> None:
+def _annotate(axis: Any, text: str, x: float, y: float, colour: str, offset: tuple[int, int]) -> None:
     axis.annotate(
         text, (x, y), textcoords="offset points", xytext=offset, fontsize=8, color=colour, annotation_clip=False
     )
 
 
-def _spread(points: Sequence[tuple[float, float]], most: int) -> list[int]:
+def _points_to_label(points: Sequence[tuple[float, float]], most: int) -> list[int]:
     """Points far enough from each other, and from the first, to be labelled: the extreme ones before the others."""
     if len(points) < 2:
         return []

@@ -23,8 +23,8 @@ from processor.telemetry.window_figures import ALPHA, gaps_of
 from .outcomes import Cell, PairedCases, TenantRun
 from .settings import RECORDED, SettingsChange
 
-NOTHING = float("nan")
-UNKNOWN = Estimate(NOTHING, NOTHING, NOTHING)
+NOT_KNOWN = float("nan")
+UNKNOWN = Estimate(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN)
 Standing = Literal["", "dominates", "dominated", "neither"]
 
 
@@ -64,11 +64,11 @@ class SettingFigures(msgspec.Struct, frozen=True, kw_only=True):
     labels: int
     alerts: int
     loss: Estimate = UNKNOWN
-    expected_loss: float = NOTHING
+    expected_loss: float = NOT_KNOWN
     best_expert: str = ""
-    regret: float = NOTHING
+    regret: float = NOT_KNOWN
     """loss beyond that of the best expert in hindsight, per label"""
-    expected_regret: float = NOTHING
+    expected_regret: float = NOT_KNOWN
     gaps: dict[str, Estimate] = {}
     expected_gaps: dict[str, float] = {}
     rates: list[CellFigures] = []
@@ -80,7 +80,7 @@ class SettingFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gap(self) -> float:
-        return self.expected_gaps.get(EQUALIZED_ODDS, NOTHING)
+        return self.expected_gaps.get(EQUALIZED_ODDS, NOT_KNOWN)
 
 
 class TenantAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def tenant_answers(runs: Sequence[TenantRun], changes: Sequence[SettingsChange])
             key=lambda run: order[run.change],  # type: ignore[index]
         )
         mine = figures_of(base)
-        settings = [_compared(figures_of(run), mine, run.pairs) for run in others]
+        settings = [_with_difference(figures_of(run), mine, run.pairs) for run in others]
         found.append(
             TenantAnswer(
                 tenant=tenant,
@@ -222,7 +222,7 @@ def _cells(run: TenantRun, confusion: Ints, expected: Floats) -> list[CellFigure
 # Differences
 
 
-def _compared(other: SettingFigures, recorded: SettingFigures, pairs: PairedCases) -> SettingFigures:
+def _with_difference(other: SettingFigures, recorded: SettingFigures, pairs: PairedCases) -> SettingFigures:
     if other.refused or not other.labels or not recorded.labels:
         return other
     difference = Difference(
@@ -255,7 +255,7 @@ def standing_of(gap: float, loss: float) -> Standing:
 
 def _expected_loss(chance: Mapping[Cell, int], pairs: PairedCases) -> float:
     cases = pairs.cases.total()
-    return sum(chance.values()) / ONE / cases if cases else NOTHING
+    return sum(chance.values()) / ONE / cases if cases else NOT_KNOWN
 
 
 def _expected_gap(chance: Mapping[Cell, int], pairs: PairedCases) -> float:
@@ -263,7 +263,7 @@ def _expected_gap(chance: Mapping[Cell, int], pairs: PairedCases) -> float:
     labels = sorted({label for _, label in pairs.cases})
     rates = {cell: chance[cell] / ONE / n for cell, n in pairs.cases.items()}
     by_label = [[rate for (_, y), rate in rates.items() if y == label] for label in labels]
-    return max((max(found) - min(found) for found in by_label if len(found) > 1), default=NOTHING)
+    return max((max(found) - min(found) for found in by_label if len(found) > 1), default=NOT_KNOWN)
 
 
 def loss_change(pairs: PairedCases, alpha: float = ALPHA) -> Estimate:

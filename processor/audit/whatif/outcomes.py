@@ -52,7 +52,7 @@ class LabelledDecision(NamedTuple):
 _DECODER = msgspec.json.Decoder(RecordedDecision)
 
 
-class Ledger:
+class PendingLabels:
     """Decisions that wait for their labels."""
 
     def __init__(self) -> None:
@@ -70,11 +70,15 @@ class Ledger:
         labelled: list[LabelledDecision] = []
         expired: list[bytes] = []
         names = list(outcome.partition.tenants)
-        for key, value in settled(outcome.writes):
+        for key, value in settled_entries(outcome.writes):
             found = self.waiting.pop(key, None)
             if found is None:
                 continue
-            truth = _truth(outcome.partition, names, found, value) if value else _forgotten(outcome, asked, key, found)
+            truth = (
+                _label_of_entry(outcome.partition, names, found, value)
+                if value
+                else _label_of_removed(outcome, asked, key, found)
+            )
             if truth is None:
                 expired.append(key)
             else:
@@ -82,7 +86,7 @@ class Ledger:
         return made, labelled, expired
 
 
-def settled(writes: bytes) -> Iterator[tuple[bytes, bytes]]:
+def settled_entries(writes: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The entries of packed writes that no longer wait, with their bytes; those deleted have none.
 
     Entries come first in the writes of a batch, so the rest need not be looked at.
@@ -103,14 +107,14 @@ def settled(writes: bytes) -> Iterator[tuple[bytes, bytes]]:
             return
 
 
-def _truth(partition: Partition, names: list[str], found: RecordedDecision, value: bytes) -> str | None:
+def _label_of_entry(partition: Partition, names: list[str], found: RecordedDecision, value: bytes) -> str | None:
     if value[0] == EXPIRED:
         return None
     assert names[int.from_bytes(value[_NUMBER], "big")] == found.tenant
     return partition.tenants[found.tenant].names.labels[value[_LABEL]]
 
 
-def _forgotten(outcome: StepResult, asked: DecodedBatch, key: bytes, found: RecordedDecision) -> str | None:
+def _label_of_removed(outcome: StepResult, asked: DecodedBatch, key: bytes, found: RecordedDecision) -> str | None:
     """The label of a decision that was settled and forgotten in one batch, so that the writes do not say how.
 
     A label of this batch was first; else it has expired, and counts as the rules say.
@@ -231,7 +235,7 @@ class TenantRun:
         return name, rates[name]
 
 
-def count(
+def count_batch(
     runs: dict[str, TenantRun],
     made: Sequence[RecordedDecision],
     labelled: Sequence[LabelledDecision],

@@ -14,8 +14,8 @@ from processor.core.settings import OBJECTIVES, POLICIES, Balance, ObjectiveName
 from processor.core.stream.tenant import TenantSettings
 
 LIFETIME = "lifetime"
-SWEPT = ("lambda", "lambda-regret", "eta", "window", "policy", "objective", "without", "delay")
-MOST_SETTINGS = 200
+SWEEPABLE = ("lambda", "lambda-regret", "eta", "window", "policy", "objective", "without", "delay")
+MAX_SETTINGS = 200
 RECORDED = "as recorded"
 
 DelayKind = Literal["none", "fixed", "later", "times"]
@@ -157,17 +157,17 @@ class Sweep(msgspec.Struct, frozen=True):
         Sweep(what='delay', values=('none', '+1h'))
         """
         what, _, values = (part.strip() for part in text.partition("="))
-        if what not in SWEPT:
-            raise InvalidInputError(f'"{what}" cannot be swept: use {one_of(SWEPT)}.{nearest(what, SWEPT)}')
+        if what not in SWEEPABLE:
+            raise InvalidInputError(f'"{what}" cannot be swept: use {one_of(SWEEPABLE)}.{nearest(what, SWEEPABLE)}')
         if not values:
             if what == "without":
                 return cls(what, ())
             raise InvalidInputError(f"--sweep {what} needs values: for instance --sweep {what}={_EXAMPLES[what]}")
-        return cls(what, tuple(_spread(values) if ":" in values else (v.strip() for v in values.split(","))))
+        return cls(what, tuple(_logarithmic_range(values) if ":" in values else (v.strip() for v in values.split(","))))
 
     def changes(self, change: SettingsChange, experts: Iterable[str]) -> list[SettingsChange]:
         values = self.values or tuple(sorted(set(experts) - set(change.without)))
-        return [changed(change, self.what, value) for value in values]
+        return [with_change(change, self.what, value) for value in values]
 
 
 _EXAMPLES = {
@@ -182,21 +182,21 @@ _EXAMPLES = {
 }
 
 
-def _spread(text: str) -> list[str]:
+def _logarithmic_range(text: str) -> list[str]:
     """From, to and how many: evenly on a logarithmic scale."""
     try:
         first, last, count = text.split(":")
         low, high, steps = float(first), float(last), int(count)
     except ValueError:
         raise InvalidInputError(f'"{text}" is no range: write from:to:count, for instance 0.01:100:13') from None
-    if not (0.0 < low < high < float("inf")) or not 2 <= steps <= MOST_SETTINGS:
+    if not (0.0 < low < high < float("inf")) or not 2 <= steps <= MAX_SETTINGS:
         raise InvalidInputError(
-            f'"{text}" is no range on a logarithmic scale: it needs 0 < from < to, and 2 to {MOST_SETTINGS} steps'
+            f'"{text}" is no range on a logarithmic scale: it needs 0 < from < to, and 2 to {MAX_SETTINGS} steps'
         )
     return [f"{value:.6g}" for value in np.geomspace(low, high, steps)]
 
 
-def changed(change: SettingsChange, what: str, value: str) -> SettingsChange:
+def with_change(change: SettingsChange, what: str, value: str) -> SettingsChange:
     """The same change with one more part of it, as people write it."""
     match what:
         case "lambda":
@@ -215,7 +215,7 @@ def changed(change: SettingsChange, what: str, value: str) -> SettingsChange:
             return msgspec.structs.replace(change, without=(*change.without, value))
         case "delay":
             return msgspec.structs.replace(change, delay=LabelDelay.read(value))
-    raise InvalidInputError(f'"{what}" cannot be changed: use {one_of(SWEPT)}')
+    raise InvalidInputError(f'"{what}" cannot be changed: use {one_of(SWEEPABLE)}')
 
 
 def _number(what: str, value: str) -> float:
@@ -246,22 +246,22 @@ def _choice(what: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-def settings_asked_for(base: SettingsChange, sweeps: Sequence[Sweep], experts: Iterable[str]) -> list[SettingsChange]:
+def expand_settings(base: SettingsChange, sweeps: Sequence[Sweep], experts: Iterable[str]) -> list[SettingsChange]:
     """Every setting to try, each once and none that is the recorded one."""
     experts = sorted(set(experts))
     for expert in base.without:
-        _known(expert, experts)
+        _check_expert(expert, experts)
     found = [change for sweep in sweeps for change in sweep.changes(base, experts)] if sweeps else [base]
     for change in found:
         for expert in change.without:
-            _known(expert, experts)
+            _check_expert(expert, experts)
     found = [change for change in dict.fromkeys(found) if change != SettingsChange()]
-    if len(found) > MOST_SETTINGS:
-        raise InvalidInputError(f"{len(found)} settings were asked for: at most {MOST_SETTINGS} at once")
+    if len(found) > MAX_SETTINGS:
+        raise InvalidInputError(f"{len(found)} settings were asked for: at most {MAX_SETTINGS} at once")
     return found
 
 
-def _known(expert: str, experts: Sequence[str]) -> None:
+def _check_expert(expert: str, experts: Sequence[str]) -> None:
     if experts and expert not in experts:
         raise InvalidInputError(
             f'no request has a prediction of "{expert}": the experts are {one_of(experts)}.{nearest(expert, experts)}'
@@ -291,7 +291,7 @@ def read_change(
     }
     for what, value in given.items():
         if value is not None:
-            change = changed(change, what, value)
+            change = with_change(change, what, value)
     for expert in without or ():
-        change = changed(change, "without", expert)
+        change = with_change(change, "without", expert)
     return change

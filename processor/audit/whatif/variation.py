@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from processor.audit.replay.memory_state import MemoryState
-from processor.audit.replay.recorded_settings import RuleBook, Secrets
+from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
 from processor.audit.replay.replay import ReplayedBatch
 from processor.audit.sources.source import Source
 from processor.core.advice import Advice
@@ -31,11 +31,11 @@ from processor.core.stream.step import FEEDBACK, DecodedBatch, InputRecord, adva
 from processor.core.stream.tenant import Tenant, TenantSettings, fields_by_tenant
 from processor.ports.codec import Codec, raw_of
 
-from .outcomes import LabelledDecision, Ledger, PairedCases, TenantRun, count
+from .outcomes import LabelledDecision, PairedCases, PendingLabels, TenantRun, count_batch
 from .settings import LabelDelay, SettingsChange
 
-AT_ONCE = 5_000
-ANY_SIZE = Limits(max_event_bytes=1 << 30, max_id_chars=1 << 20, max_name_chars=1 << 20)
+INSERT_ROWS = 5_000
+NO_LIMITS = Limits(max_event_bytes=1 << 30, max_id_chars=1 << 20, max_name_chars=1 << 20)
 """A label beyond the recorded limits finds no request that was within them."""
 Due = tuple[int, int, str, str, str]
 """time, offset, tenant, decision id, label"""
@@ -56,11 +56,11 @@ class LabelStore:
         rows = []
         for record in source.read("feedback", number):
             try:
-                event = decode_feedback(raw_of(FEEDBACK, record, codec).value, ANY_SIZE)
+                event = decode_feedback(raw_of(FEEDBACK, record, codec).value, NO_LIMITS)
             except RejectedEventError:
                 continue
             rows.append((entry_id(event.tenant, event.decision_id), record.offset, record.timestamp, event.label))
-            if len(rows) >= AT_ONCE:
+            if len(rows) >= INSERT_ROWS:
                 self._add(rows)
                 rows = []
         self._add(rows)
@@ -78,7 +78,7 @@ class LabelStore:
         self._base.close()
 
 
-class Retimed:
+class RetimedLabels:
     """Replaces the labels of every batch by those that are due with it."""
 
     def __init__(self, delay: LabelDelay, store: LabelStore) -> None:
@@ -94,9 +94,9 @@ class Retimed:
         return len(self._due)
 
     def __call__(self, journal: JournalRecord, asked: DecodedBatch) -> DecodedBatch:
-        until = _end(journal, asked)
+        until = _end_of_batch(journal, asked)
         for raw, event, key in asked.requests:
-            at = _time(raw, journal)
+            at = _timestamp(raw, journal)
             for offset, came, label in self._store.of(key):
                 when = self._delay.moved(at, came if came >= 0 else at)
                 heappush(self._due, (when, offset, event.tenant, event.decision_id, label))
@@ -108,12 +108,12 @@ class Retimed:
         return replace(asked, feedback=feedback)
 
 
-def _end(journal: JournalRecord, asked: DecodedBatch) -> int:
+def _end_of_batch(journal: JournalRecord, asked: DecodedBatch) -> int:
     """Up to when labels belong to this batch: the time of its last record; without any, its clock."""
-    return max((_time(raw, journal) for raw, _, _ in (*asked.requests, *asked.feedback)), default=journal.clock)
+    return max((_timestamp(raw, journal) for raw, _, _ in (*asked.requests, *asked.feedback)), default=journal.clock)
 
 
-def _time(raw: InputRecord, journal: JournalRecord) -> int:
+def _timestamp(raw: InputRecord, journal: JournalRecord) -> int:
     return raw.timestamp if raw.timestamp >= 0 else journal.clock
 
 
@@ -130,18 +130,18 @@ class Variation:
         self, change: SettingsChange, number: int, secrets: Secrets, tenants: frozenset[str], store: LabelStore | None
     ) -> None:
         self.change, self._number, self._secrets, self._tenants = change, number, secrets, tenants
-        self.retimed = Retimed(change.delay, store) if change.delay and store else None
+        self.retimed = RetimedLabels(change.delay, store) if change.delay and store else None
         self.refused: dict[str, str] = {}
         """tenants this setting cannot be tried on, and why"""
         self._lineage = ""
         self.partition: Partition | None = None
         self.runs: dict[str, TenantRun] = {}
-        self.ledger = Ledger()
+        self.ledger = PendingLabels()
 
     def _begin(self, journal: JournalRecord) -> None:
         self._lineage = journal.lineage
-        self.book, self.mirror = RuleBook(self._secrets, self._override), MemoryState()
-        self.runs, self.ledger = {}, Ledger()
+        self.book, self.mirror = RecordedSettings(self._secrets, self._override), MemoryState()
+        self.runs, self.ledger = {}, PendingLabels()
         self.partition = Partition(
             self._number, journal.partitions, Identity(journal.lineage, journal.sequence - 1, GENESIS)
         )
@@ -173,7 +173,7 @@ class Variation:
         self.mirror.follow(outcome)
         self.partition = advanced(outcome.partition, batch.identity)
         made, labelled, expired = self.ledger.take(outcome, asked)
-        count(self.runs, made, labelled, frozenset())
+        count_batch(self.runs, made, labelled, frozenset())
         for tenant in undecidable:
             self.runs.setdefault(tenant, TenantRun(tenant)).undecided += 1
         for alert in outcome.alerts:
@@ -219,7 +219,7 @@ class Variation:
 class Pairing:
     """Brings the two labels of a case together, at whatever times they come."""
 
-    ledger: Ledger
+    ledger: PendingLabels
     other: Variation
     by_tenant: dict[str, PairedCases] = field(default_factory=dict)
     _mine: dict[bytes, LabelledDecision] = field(default_factory=dict)

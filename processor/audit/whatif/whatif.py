@@ -28,10 +28,10 @@ from processor.core.stream.partition import Partition
 from processor.core.stream.partitioner import partition_of
 from processor.ports.codec import Codec
 
-from .answer import WhatIf, on_the_front
+from .answer import WhatIf, settings_on_front
 from .figures import TenantAnswer, tenant_answers
-from .outcomes import Ledger, PairedCases, TenantRun, count
-from .settings import SettingsChange, Sweep, settings_asked_for
+from .outcomes import PairedCases, PendingLabels, TenantRun, count_batch
+from .settings import SettingsChange, Sweep, expand_settings
 from .variation import HIDDEN_LABELS, LabelStore, Pairing, Variation
 
 
@@ -49,7 +49,7 @@ class WhatIfTask:
 
 
 @dataclass
-class Answered:
+class TaskResult:
     """What came of a task."""
 
     runs: list[TenantRun] = field(default_factory=list)
@@ -63,31 +63,31 @@ class Answered:
     """labels not there by the end of the record, by setting"""
 
 
-def answered(task: WhatIfTask, progress: Callable[[int], None] = lambda records: None) -> Answered:
+def run_task(task: WhatIfTask, progress: Callable[[int], None] = lambda records: None) -> TaskResult:
     """Run a task. Raises NotAuditable where the record cannot be recomputed as it was."""
     with ExitStack() as stack:
-        return _Asking(task, stack).run(progress)
+        return _TaskRunner(task, stack).run(progress)
 
 
-class _Asking:
+class _TaskRunner:
     def __init__(self, task: WhatIfTask, stack: ExitStack) -> None:
         self.task = task
         codec = task.codec() if task.codec else None
         self.replay = Replay(task.source, task.number, task.secrets, codec=codec)
-        store = _labels_aside(task, codec, stack) if any(change.delay for change in task.changes) else None
+        store = _store_labels(task, codec, stack) if any(change.delay for change in task.changes) else None
         self.others = [Variation(change, task.number, task.secrets, task.tenants, store) for change in task.changes]
-        self.answer = Answered()
+        self.answer = TaskResult()
         self.published: Decisions | None = None
         self.lineage = ""
         self._begin()
 
     def _begin(self) -> None:
         """A new lineage forgets everything, and so do the figures."""
-        self.ledger = Ledger()
+        self.ledger = PendingLabels()
         self.recorded: dict[str, TenantRun] = {}
         self.pairing = [Pairing(self.ledger, other) for other in self.others]
 
-    def run(self, progress: Callable[[int], None]) -> Answered:
+    def run(self, progress: Callable[[int], None]) -> TaskResult:
         read = 0
         for batch in self.replay.batches():
             self._batch(batch)
@@ -111,7 +111,7 @@ class _Asking:
         self._check_seeds()
         self._compare(batch)
         made, labelled, expired = self.ledger.take(batch.outcome, batch.asked)
-        count(self.recorded, made, labelled, self.task.tenants)
+        count_batch(self.recorded, made, labelled, self.task.tenants)
         for alert in batch.outcome.alerts:
             if alert.state == "raised" and alert.tenant in self.recorded:
                 self.recorded[alert.tenant].alerts += 1
@@ -169,7 +169,7 @@ class _Asking:
                     run.refused = HIDDEN_LABELS
 
 
-def _labels_aside(task: WhatIfTask, codec: Codec | None, stack: ExitStack) -> LabelStore:
+def _store_labels(task: WhatIfTask, codec: Codec | None, stack: ExitStack) -> LabelStore:
     folder = stack.enter_context(TemporaryDirectory(prefix="gforce-labels-"))
     store = LabelStore(Path(folder) / "labels.sqlite")
     stack.callback(store.close)
@@ -199,14 +199,14 @@ def tasks_for(
     ]
 
 
-def all_answered(
+def run_tasks(
     tasks: Sequence[WhatIfTask], processes: int | None = None, progress: Progress = lambda records: None
-) -> list[Answered]:
+) -> list[TaskResult]:
     """The answers in the order of the tasks. ``progress`` is told how many input records have been read in all."""
-    return in_processes(answered, tasks, processes, progress)
+    return in_processes(run_task, tasks, processes, progress)
 
 
-FIRST_REQUESTS = 50_000
+EXPERT_SEARCH_REQUESTS = 50_000
 """Of each partition, in which experts are looked for that are to be left out."""
 
 
@@ -217,7 +217,7 @@ class AskedExperts(msgspec.Struct, gc=False):
     predictions: dict[str, object]
 
 
-def asked(
+def answer_whatif(
     source: Source,
     secrets: Secrets,
     base: SettingsChange,
@@ -232,12 +232,12 @@ def asked(
         if not source.has(role):
             raise NotAuditableError(f"there are no {role} in this record: without them nothing can be recomputed")
     wanted = frozenset(tenants)
-    numbers = partitions_of(source, wanted)
+    numbers = partitions_with(source, wanted)
     leaving_out = base.without or any(sweep.what == "without" for sweep in sweeps)
-    experts = experts_in(source, numbers, wanted, codec() if codec else None) if leaving_out else []
-    changes = settings_asked_for(base, sweeps, experts)
+    experts = find_experts(source, numbers, wanted, codec() if codec else None) if leaving_out else []
+    changes = expand_settings(base, sweeps, experts)
     tasks = tasks_for(source, numbers, secrets, changes, wanted, codec, processes)
-    done = all_answered(tasks, processes, progress)
+    done = run_tasks(tasks, processes, progress)
     runs = {(run.tenant, run.change): run for one in done for run in one.runs}
     answers = tenant_answers(list(runs.values()), changes)
     if missing := sorted(wanted - {answer.tenant for answer in answers}):
@@ -245,7 +245,7 @@ def asked(
     return _combine(done, answers, bool(wanted))
 
 
-def partitions_of(source: Source, tenants: frozenset[str] = frozenset()) -> list[int]:
+def partitions_with(source: Source, tenants: frozenset[str] = frozenset()) -> list[int]:
     """Those with a journal, and with one of the tenants, where some are named."""
     found = []
     for number in source.partitions("journal"):
@@ -266,14 +266,14 @@ def _may_hold(journal: bytes, number: int, tenants: frozenset[str]) -> bool:
     return any(partition_of(tenant.encode(), count) == number for tenant in tenants)
 
 
-def experts_in(source: Source, numbers: Sequence[int], tenants: frozenset[str], codec: Codec | None) -> list[str]:
+def find_experts(source: Source, numbers: Sequence[int], tenants: frozenset[str], codec: Codec | None) -> list[str]:
     """The experts of the first requests of each partition."""
     from processor.ports.codec import raw_of
 
     decoder = msgspec.json.Decoder(AskedExperts)
     found: set[str] = set()
     for number in numbers:
-        for record in islice(source.read("requests", number), FIRST_REQUESTS):
+        for record in islice(source.read("requests", number), EXPERT_SEARCH_REQUESTS):
             try:
                 advice = decoder.decode(raw_of("requests", record, codec).value or b"")
             except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -283,9 +283,9 @@ def experts_in(source: Source, numbers: Sequence[int], tenants: frozenset[str], 
     return sorted(found)
 
 
-def _combine(done: Sequence[Answered], answers: list[TenantAnswer], some_tenants: bool) -> WhatIf:
+def _combine(done: Sequence[TaskResult], answers: list[TenantAnswer], some_tenants: bool) -> WhatIf:
     """The answers of all tasks as one."""
-    by_partition: dict[int, Answered] = {}
+    by_partition: dict[int, TaskResult] = {}
     outstanding: dict[str, int] = {}
     for one in done:
         for run in one.runs[:1]:
@@ -297,7 +297,7 @@ def _combine(done: Sequence[Answered], answers: list[TenantAnswer], some_tenants
         reproduced=sum(one.reproduced for one in by_partition.values()),
         findings=sum(one.findings for one in by_partition.values()),
         tenants=answers,
-        front={answer.tenant: on_the_front(answer) for answer in answers},
+        front={answer.tenant: settings_on_front(answer) for answer in answers},
         dominating={answer.tenant: [one.setting for one in answer.dominating] for answer in answers},
         outstanding=outstanding,
         beyond_asked=sorted(by_partition) if some_tenants else [],

@@ -19,14 +19,14 @@ from .figures import UNKNOWN, SettingFigures, TenantAnswer
 from .settings import RECORDED
 
 COLUMNS = ("setting", "gap", "expected", "change of gap", "loss", "expected", "change of loss", "regret", "")
-WIDE = 110
+WIDE_TERMINAL_CHARS = 110
 """characters of a terminal from which on all of them stand side by side"""
 
 
-def tell(answer: WhatIf, pictures: list[Path]) -> None:
+def print_answer(answer: WhatIf, pictures: list[Path]) -> None:
     """For a person."""
     for one in answer.tenants:
-        _table(one)
+        _print_tenant(one)
         if one.not_valid:
             terminal().print(f"[bold red]these figures are not valid[/]: {escape(one.not_valid)}", highlight=False)
         if one.settings:
@@ -47,24 +47,24 @@ def tell(answer: WhatIf, pictures: list[Path]) -> None:
     say(reproduction(answer))
 
 
-def _table(answer: TenantAnswer) -> None:
+def _print_tenant(answer: TenantAnswer) -> None:
     """Gaps and losses side by side where the terminal is wide enough, else one below the other; then the rates."""
     title, every = f'Tenant "{answer.tenant}"', (answer.recorded, *answer.settings)
     rows = [_row(one) for one in every]
-    if terminal().width >= WIDE:
-        _columns(title, COLUMNS, rows)
+    if terminal().width >= WIDE_TERMINAL_CHARS:
+        _print_table(title, COLUMNS, rows)
     else:
-        _columns(title, (*COLUMNS[:4], COLUMNS[8]), [(*row[:4], row[8]) for row in rows])
-        _columns("Losses", (COLUMNS[0], *COLUMNS[4:8]), [(row[0], *row[4:8]) for row in rows])
+        _print_table(title, (*COLUMNS[:4], COLUMNS[8]), [(*row[:4], row[8]) for row in rows])
+        _print_table("Losses", (COLUMNS[0], *COLUMNS[4:8]), [(row[0], *row[4:8]) for row in rows])
     rates = [row for one in every for row in _rates(one)]
     if rates:
-        _columns("Error rates, which the gaps are between", ("setting", "truly", "wrong, by group"), rates)
+        _print_table("Error rates, which the gaps are between", ("setting", "truly", "wrong, by group"), rates)
     for one in every:
         if one.refused:
             terminal().print(escape(f"{one.setting}: {one.refused}"), highlight=False)
 
 
-def _columns(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
     """A table without a frame; the first row is that of what was recorded."""
     table = Table(title=escape(title), title_justify="left", title_style="bold", box=None)
     for column in columns:
