@@ -84,7 +84,7 @@ class WithoutLearner(Replay):
     """Reads, hashes and decodes every batch, and leaves it at that."""
 
     def _recompute(self, batch: ReplayedBatch) -> None:
-        batch.asked = self._asked(batch)
+        batch.decoded = self._decode_inputs(batch)
 
 
 def parse(folder: Path) -> int:

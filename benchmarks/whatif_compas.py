@@ -83,7 +83,7 @@ def _run(data_dir: Path, out: Path, steps: int, split: int) -> bool:
     for one in (answer.recorded, *answer.settings):
         change = one.change or SettingsChange()
         without = change.without[0] if change.without else None
-        alone = direct(place.source, change.under(TENANT, rules).settings, rules.seed, without)
+        alone = direct(place.source, change.apply_to(TENANT, rules).settings, rules.seed, without)
         worst = _largest_difference(one, alone, data.group_names, names)
         wrong += worst > EXACT
         print(

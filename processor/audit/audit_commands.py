@@ -47,7 +47,7 @@ def audit(
     """Recompute every decision from the record alone, and compare.
 
     From requests, feedback and journal follow all decisions, probabilities and states; they are compared with what was
-    recorded, and the hash chain of the journal is walked. The first difference of each kind is told with its place.
+    recorded, and the hash chain of the journal is walked. The first difference of each kind is told with its opened.
     With the seeds (--config or --seed-file) the draws are verified too, without them everything else.
     """
     from .replay.findings import NotAuditableError
@@ -57,15 +57,15 @@ def audit(
 
     start = from_batch if from_batch is not None else 0 if from_snapshot else None
     try:
-        with open_record(recording, config, seed_file) as place:
-            options = AuditOptions(place.secrets, auditing.parse_heads(read_head_lines(head)), start, place.codec)
+        with open_record(recording, config, seed_file) as opened:
+            options = AuditOptions(opened.secrets, auditing.parse_heads(read_head_lines(head)), start, opened.codec)
             chosen = parse_partitions(partitions) if partitions else None
-            with input_progress(place.source, chosen) as progress:
-                found = auditing.audit(place.source, options, chosen, processes, progress)
+            with input_progress(opened.source, chosen) as progress:
+                found = auditing.audit(opened.source, options, chosen, processes, progress)
     except NotAuditableError as reason:
         typer.echo(f"not auditable: {reason}", err=True)
         raise typer.Exit(2) from None
-    print_audit_json(found, place.where) if as_json else print_audit(found, place.where)
+    print_audit_json(found, opened.where) if as_json else print_audit(found, opened.where)
     raise typer.Exit(found.exit_code)
 
 
@@ -94,13 +94,13 @@ def explain(
     if not tenant:
         raise typer.BadParameter("name the tenant with --tenant: ids are its own")
     try:
-        with open_record(recording, config, seed_file) as place:
-            found = explain_decision(place.source, tenant, decision_id, place.secrets, place.codec)
+        with open_record(recording, config, seed_file) as opened:
+            found = explain_decision(opened.source, tenant, decision_id, opened.secrets, opened.codec)
     except NotAuditableError as reason:
         typer.echo(f"cannot be explained: {reason}", err=True)
         raise typer.Exit(2) from None
     if found is None:
-        typer.echo(f'there is no decision "{decision_id}" of tenant "{tenant}" in {place.where}', err=True)
+        typer.echo(f'there is no decision "{decision_id}" of tenant "{tenant}" in {opened.where}', err=True)
         raise typer.Exit(1)
     document(found) if as_json else print_explanation(found)
     if found.differences:
@@ -156,9 +156,9 @@ def whatif(
     base = read_change(policy, objective, fairness, regret, eta, window, without, delay)
     sweeps = [Sweep.read(text) for text in sweep or ()]
     try:
-        with open_record(recording, config, seed_file) as place, input_progress(place.source) as progress:
+        with open_record(recording, config, seed_file) as opened, input_progress(opened.source) as progress:
             answer = answer_whatif(
-                place.source, place.secrets, base, sweeps, tenant or (), place.codec, processes, progress
+                opened.source, opened.secrets, base, sweeps, tenant or (), opened.codec, processes, progress
             )
     except NotAuditableError as reason:
         typer.echo(f"cannot be answered: {reason}", err=True)
@@ -217,7 +217,7 @@ def report(
     from .verify.audit import EXIT_CODES
     from .whatif.settings import Sweep
 
-    wish = ReportRequest(
+    request = ReportRequest(
         tenants=tuple(tenant or ()),
         heads=read_head_lines(head),
         sweeps=tuple(Sweep.read(text) for text in with_whatif or ()),
@@ -225,8 +225,8 @@ def report(
         processes=processes,
     )
     try:
-        with open_record(recording, config, seed_file) as place, step_progress(place.source) as step:
-            found = build_report(place, wish, step)
+        with open_record(recording, config, seed_file) as opened, step_progress(opened.source) as step:
+            found = build_report(opened, request, step)
     except NotAuditableError as reason:
         typer.echo(f"not auditable: {reason}", err=True)
         raise typer.Exit(2) from None

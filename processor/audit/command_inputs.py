@@ -46,7 +46,7 @@ __all__ = ["ConfigFile", "OpenedSource", "Recording", "SeedFile", "open_record",
 
 @dataclass(frozen=True)
 class CodecFactory:
-    """How to read other formats than JSON; made anew in every process."""
+    """Creates the codec for other formats than JSON, in every process again."""
 
     config: Config
 
@@ -130,7 +130,7 @@ INPUT_ROLES: tuple[Role, ...] = ("requests", "feedback")
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Room for bars, which are gone at the end."""
+    """A display of bars, removed at the end."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -140,7 +140,7 @@ def progress_bars() -> Iterator[Progress]:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """One bar; gives what moves it on by so many."""
+    """One bar; yields a callback that advances it."""
     with progress_bars() as progress:
         task = progress.add_task(what, total=total)
         yield lambda steps: progress.advance(task, steps)
@@ -148,7 +148,7 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
 
 @contextmanager
 def input_progress(source: Source, partitions: tuple[int, ...] | None = None) -> Iterator[Callable[[int], None]]:
-    """One bar; gives what is told how many input records have been read."""
+    """One bar; yields a callback for the number of input records read."""
     with progress_bars() as progress:
         task = progress.add_task("input records", total=count_inputs(source, partitions))
         yield lambda read: progress.update(task, completed=read)

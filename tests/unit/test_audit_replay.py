@@ -32,16 +32,16 @@ def test_the_writes_of_a_batch_are_told_from_the_slice_of_a_snapshot(recorded: M
 
 
 def test_the_mirror_holds_what_the_store_would_hold(recorded: MemorySource) -> None:
-    mirror = MemoryState()
+    state = MemoryState()
     last = list(Replay(recorded, 1, SEEDS).batches())[-1]
     for batch in replay(recorded, 1, SEEDS):
         assert batch.outcome is not None
-        count = mirror.take(batch.outcome.writes)
+        count = state.take(batch.outcome.writes)
         assert count == len(boundaries(batch.outcome.writes)) - 1
     assert last.outcome is not None
-    assert mirror.wanting(last.outcome.partition.pending, last.outcome.partition.parked) == ""
-    mirror.entries.popitem()
-    assert "not in a slot" in mirror.wanting(last.outcome.partition.pending, last.outcome.partition.parked)
+    assert state.missing_part(last.outcome.partition.pending, last.outcome.partition.parked) == ""
+    state.entries.popitem()
+    assert "not in a slot" in state.missing_part(last.outcome.partition.pending, last.outcome.partition.parked)
 
 
 def test_a_replay_under_other_rules_keeps_the_interleaving_and_the_clock(recorded: MemorySource) -> None:

@@ -55,7 +55,7 @@ def check_equal(
     """Every figure of a setting is that of the learner used by itself."""
     rules = rules_of(source).settings_for(TENANT)
     assert rules is not None
-    alone = direct(source, change.under(TENANT, rules).settings, rules.seed, without)
+    alone = direct(source, change.apply_to(TENANT, rules).settings, rules.seed, without)
     (tenant,) = answer.tenants
     figures = next(one for one in (tenant.recorded, *tenant.settings) if one.setting == setting)
     assert figures.labels == alone.drawn.total() > 300
@@ -168,9 +168,9 @@ def test_a_label_moves_to_the_first_batch_whose_last_record_is_not_before_it(
 
     retimed, replay = RetimedLabels(delay, store), Replay(source, 0, SECRETS)
     for batch in replay.batches():
-        assert batch.asked is not None
-        moved = retimed(batch.journal, batch.asked)
-        assert {key for _, _, key in moved.feedback} == {key for _, _, key in batch.asked.requests}
+        assert batch.decoded is not None
+        moved = retimed(batch.journal, batch.decoded)
+        assert {key for _, _, key in moved.feedback} == {key for _, _, key in batch.decoded.requests}
         assert retimed.outstanding == 0
     store.close()
 

@@ -112,7 +112,7 @@ def explain_decision(
     secrets: Secrets,
     codec: Callable[[], Codec | None] | None = None,
 ) -> Explanation | None:
-    """None if the record holds no such decision. Raises NotAuditable where it cannot be recomputed."""
+    """None if the record has no such decision. Raises NotAuditableError where it cannot be recomputed."""
     number = _find_partition(source, tenant)
     if number is None:
         return None
@@ -147,15 +147,15 @@ class _Recorded:
         self._decisions: Decisions | None = None
 
     def __call__(
-        self, journal: JournalRecord, asked: DecodedBatch, book: RecordedSettings
+        self, journal: JournalRecord, decoded: DecodedBatch, recorded_settings: RecordedSettings
     ) -> Mapping[str, Mapping[str, Drawn]]:
         if self._decisions is None:
             self._decisions = Decisions(
                 OutputReader(self._source, "decisions", self._number, journal.partitions), self._number
             )
         records = self._decisions.of(journal)
-        tenants = tenants_without_seed(asked, book)
-        return recorded_draws(asked, book, tenants, records) if tenants else {}
+        tenants = tenants_without_seed(decoded, recorded_settings)
+        return recorded_draws(decoded, recorded_settings, tenants, records) if tenants else {}
 
     def differences(self, found: _FoundDecision, codec: Codec | None) -> list[str]:
         """What the published decision says otherwise; nothing where decisions were not recorded, or not as JSON."""
@@ -174,9 +174,9 @@ def finding_text(finding: Finding) -> str:
 
 
 def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _FoundDecision | None:
-    if batch.asked is None or batch.outcome is None:
+    if batch.decoded is None or batch.outcome is None:
         return None
-    mine = [(raw, event) for raw, event, other in batch.asked.requests if other == key]
+    mine = [(raw, event) for raw, event, other in batch.decoded.requests if other == key]
     if not mine:
         return None
     wanted = decision_id.encode()
@@ -190,7 +190,7 @@ def _find(batch: ReplayedBatch, tenant: str, decision_id: str, key: bytes) -> _F
 
 def _explanation(replay: Replay, found: _FoundDecision, key: bytes, differences: list[str]) -> Explanation:
     batch, made, event = found.batch, found.made, found.event
-    rules = replay.book.settings_for(made.tenant)
+    rules = replay.recorded_settings.settings_for(made.tenant)
     assert rules is not None
     tenant, parked = _tenant_as_decided(replay, found, key)
     settings = rules.settings
@@ -208,7 +208,7 @@ def _explanation(replay: Replay, found: _FoundDecision, key: bytes, differences:
         parked,
         tenant.names.labels[parked.label] if parked else "",
     )
-    seedless = made.tenant in replay.book.seedless
+    seedless = made.tenant in replay.recorded_settings.seedless
     return Explanation(
         tenant=made.tenant,
         decision_id=made.decision_id,
@@ -236,7 +236,7 @@ def _explanation(replay: Replay, found: _FoundDecision, key: bytes, differences:
         draws=None if seedless else _draws(tenant, made, instances),
         shadows=[shadow.name for shadow in settings.shadows],
         differences=differences,
-        aftermath=label_history(replay.source, later, rules, replay.book.in_force(), replay.codec),
+        aftermath=label_history(replay.source, later, rules, replay.recorded_settings.stream_settings(), replay.codec),
     )
 
 
@@ -246,8 +246,8 @@ def _tenant_as_decided(replay: Replay, found: _FoundDecision, key: bytes) -> tup
     A batch is decided in chunks; the rule of a chunk knows what the ones before have left behind.
     """
     batch = found.batch
-    assert batch.asked is not None
-    requests = [one for one in batch.asked.requests if one[1].tenant == found.made.tenant]
+    assert batch.decoded is not None
+    requests = [one for one in batch.decoded.requests if one[1].tenant == found.made.tenant]
     position = next(i for i, (raw, _, _) in enumerate(requests) if raw.offset == found.raw.offset)
     start = 0
     while True:
@@ -257,7 +257,7 @@ def _tenant_as_decided(replay: Replay, found: _FoundDecision, key: bytes) -> tup
         if position < start + size:
             break
         start += size
-    rules = replay.book.settings_for(found.made.tenant)
+    rules = replay.recorded_settings.settings_for(found.made.tenant)
     assert rules is not None
     ready = tenant.clone() if tenant is not None else Tenant.new(0, found.made.tenant, rules)
     chunk = [event for _, event, _ in requests[start : start + size]]
@@ -272,15 +272,15 @@ def _after(
     replay: Replay, batch: ReplayedBatch, name: str, requests: list[tuple[InputRecord, RequestEvent, bytes]]
 ) -> Tenant | None:
     """The tenant once these requests of the batch are decided, and nothing has expired yet."""
-    assert batch.asked is not None
-    keys = {key for *_, key in requests} | {key for _, event, key in batch.asked.feedback if event.tenant == name}
+    assert batch.decoded is not None
+    keys = {key for *_, key in requests} | {key for _, event, key in batch.decoded.feedback if event.tenant == name}
     part = DecodedBatch(
-        requests, [one for one in batch.asked.feedback if one[1].tenant == name], [], 0, batch.asked.latest
+        requests, [one for one in batch.decoded.feedback if one[1].tenant == name], [], 0, batch.decoded.latest
     )
     entries = {key: batch.entries.get(key) for key in keys}
-    drawn = replay.drawn(batch.journal, batch.asked, replay.book) if replay.drawn else {}
-    terms, clock = replay.book.in_force(), batch.clock
-    outcome = step(batch.before, part, entries, {}, clock, terms, batch.journal.acknowledged, drawn)
+    drawn = replay.drawn(batch.journal, batch.decoded, replay.recorded_settings) if replay.drawn else {}
+    settings, clock = replay.recorded_settings.stream_settings(), batch.clock
+    outcome = step(batch.before, part, entries, {}, clock, settings, batch.journal.acknowledged, drawn)
     return outcome.partition.tenants.get(name)
 
 
@@ -290,7 +290,7 @@ def _decisions_of(batch: ReplayedBatch, tenant: str) -> list[DecisionEvent]:
 
 
 def _ensure_axes(tenant: Tenant, chunk: list[RequestEvent]) -> None:
-    """For the groups and experts of a chunk, some of which may be new."""
+    """Extend the axes by the groups and experts of a chunk, some of which may be new."""
     state = tenant.learner.state
     experts = {expert for event in chunk for expert in event.predictions}
     state.extend(state.axes.extended(groups={event.group for event in chunk}, experts=experts))

@@ -69,20 +69,20 @@ class LabelHistory(msgspec.Struct, kw_only=True):
 
 
 def label_history(
-    source: Source, made: PastDecision, rules: TenantSettings, terms: StreamSettings, codec: Codec | None
+    source: Source, made: PastDecision, rules: TenantSettings, settings: StreamSettings, codec: Codec | None
 ) -> LabelHistory:
     """Read the journal and the feedback on from the batch of the decision."""
     found = LabelHistory(fate="pending")
-    due = (max(made.clock, made.requested) + rules.expiry) // terms.slot
-    found.due = (due + 1) * terms.slot
+    due = (max(made.clock, made.requested) + rules.expiry) // settings.slot
+    found.due = (due + 1) * settings.slot
     expected = rules.settings.feedback == "all" or made.decision == rules.settings.positive
     if made.parked is not None:
         first = Label(at=made.parked.timestamp, offset=made.parked.offset, batch=made.batch, label=made.parked_label)
         _add_label(found, first, expected)
-    for journal, labels in _batches(source, made, terms, codec):
+    for journal, labels in _batches(source, made, settings, codec):
         for label in labels:
             _add_label(found, label, expected)
-        if found.fate == "pending" and due_slot(journal.clock, terms.slot) >= due:
+        if found.fate == "pending" and due_slot(journal.clock, settings.slot) >= due:
             found.fate, found.batch, found.at = "expired", journal.sequence, journal.clock
             found.label = rules.on_expiry if expected else None
     if found.label is not None:
@@ -106,7 +106,7 @@ def _add_label(found: LabelHistory, label: Label, expected: bool) -> None:
 
 
 def _batches(
-    source: Source, made: PastDecision, terms: StreamSettings, codec: Codec | None
+    source: Source, made: PastDecision, settings: StreamSettings, codec: Codec | None
 ) -> Iterator[tuple[JournalRecord, list[Label]]]:
     records: Iterator[Record] | None = None
     held: Record | None = None
@@ -124,19 +124,19 @@ def _batches(
             held = record if record.offset >= journal.feedback.next else None
             if held is not None:
                 break
-            if (label := _decode_label(record, made, terms, codec)) is not None:
+            if (label := _decode_label(record, made, settings, codec)) is not None:
                 label.batch = journal.sequence
                 labels.append(label)
         yield journal, labels
 
 
-def _decode_label(record: Record, made: PastDecision, terms: StreamSettings, codec: Codec | None) -> Label | None:
+def _decode_label(record: Record, made: PastDecision, settings: StreamSettings, codec: Codec | None) -> Label | None:
     """The label in this record, if it is one for the decision."""
     value = record.value or b""
     if codec is None and made.needle not in value and b"\\" not in value:
         return None
     try:
-        event = decode_feedback(raw_of(FEEDBACK, record, codec).value, terms.limits)
+        event = decode_feedback(raw_of(FEEDBACK, record, codec).value, settings.limits)
     except RejectedEventError:
         return None
     if (event.tenant, event.decision_id) != (made.tenant, made.decision_id):

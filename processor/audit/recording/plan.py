@@ -374,14 +374,14 @@ def _resume(
         )
     known = {TopicPartition(one.topic, one.partition): one for one in earlier.ranges}
     gone: list[MissingOffsets] = []
-    for stretch in plan:
-        at = stretch.at
+    for planned in plan:
+        at = planned.at
         entry = known.get(at)
         if entry is None:
             raise RecordingRefusedError(
                 f"{at.topic}[{at.partition}] is not in the recording in {order.folder}: choose another folder"
             )
-        entry.target = max(entry.end, stretch.end)
+        entry.target = max(entry.end, planned.end)
         first = extents[at][0]
         if entry.end < min(first, entry.target):
             if entry.role == "changelog":  # trimmed behind a later snapshot, which what is left begins with

@@ -51,19 +51,19 @@ class RangeFiles:
         self._folder, self._entry = folder, entry
         self._compression, self._split_size = compression, split_size
         self._lines: list[RecordedLine] = []
-        self._held = 0
+        self._buffered_bytes = 0
         self._file: IO[bytes] | None = None
         self._hash: Hash = sha256()
 
     def add(self, line: RecordedLine, size: int) -> None:
-        """Take a line; ``size`` is about what it will weigh."""
+        """Buffer a line; ``size`` is its approximate size in bytes."""
         self._lines.append(line)
-        self._held += size
-        if self._held >= MAX_BUFFERED_BYTES or len(self._lines) >= MAX_BUFFERED_LINES:
+        self._buffered_bytes += size
+        if self._buffered_bytes >= MAX_BUFFERED_BYTES or len(self._lines) >= MAX_BUFFERED_LINES:
             self.write()
 
     def write(self) -> None:
-        """Write what is held."""
+        """Write the buffered lines."""
         if not self._lines:
             return
         data = compress(encode_lines(self._lines), self._compression)
@@ -75,7 +75,7 @@ class RangeFiles:
         entry.bytes += len(data)
         entry.last = last
         self._entry.end = last + 1
-        self._lines, self._held = [], 0
+        self._lines, self._buffered_bytes = [], 0
         if entry.bytes >= self._split_size:
             self.close()
 
@@ -97,12 +97,12 @@ class RangeFiles:
         files = self._entry.files
         if self._file is None:
             if files and files[-1].bytes < self._split_size:
-                self._file = self._again(files[-1])
+                self._file = self._reopen(files[-1])
             else:
-                self._file = self._fresh(offset)
+                self._file = self._create(offset)
         return self._file, files[-1]
 
-    def _fresh(self, offset: int) -> IO[bytes]:
+    def _create(self, offset: int) -> IO[bytes]:
         number = len(self._entry.files)
         name = f"{self._entry.topic}/partition-{self._entry.partition:05}-{number:05}{FILE_SUFFIXES[self._compression]}"
         self._entry.files.append(FileEntry(name=name, records=0, first=offset, last=offset, bytes=0, sha256=""))
@@ -111,7 +111,7 @@ class RangeFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("wb")
 
-    def _again(self, entry: FileEntry) -> IO[bytes]:
+    def _reopen(self, entry: FileEntry) -> IO[bytes]:
         """The last file of an earlier run, with what came after its last complete piece cut off."""
         path = self._folder / entry.name
         self._hash = hash_file(path, entry.bytes) if path.is_file() else sha256()
@@ -132,11 +132,11 @@ class RangeFiles:
 SAVE_INTERVAL_S = 0.5
 """seconds between two saved manifests, beside one for every file: so much is recorded again after a crash"""
 LINE_OVERHEAD_BYTES = 150
-"""what a line weighs beside key and payload, about"""
+"""bytes of a line beside key and payload, about"""
 
 
 class RecordingResult(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of a recording."""
 
     manifest: Manifest
     added: int
@@ -170,28 +170,28 @@ def write_recording(
     progress: Callable[[int], None] = lambda offsets: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> RecordingResult:
-    """Write what is left. ``progress`` hears how many offsets further it is."""
+    """Write what is left. ``progress`` gets the number of further offsets recorded."""
     manifest, before = work.manifest, work.manifest.records
-    saved, files = clock(), 0
+    saved, file_count = clock(), 0
     for entry in work.left:
-        series = RangeFiles(order.folder, entry, order.compression, order.split_size)
+        files = RangeFiles(order.folder, entry, order.compression, order.split_size)
         try:
             position = entry.end
             for messages in _read_messages(properties, work, entry):
                 for message in messages:
-                    series.add(_message_line(message), LINE_OVERHEAD_BYTES + len(message))
+                    files.add(_message_line(message), LINE_OVERHEAD_BYTES + len(message))
                 if entry.role == "journal":
                     _note_head(manifest, entry.partition, messages[-1].value())
                 here = (messages[-1].offset() or 0) + 1
                 progress(here - position)
                 position = here
-                if clock() - saved > SAVE_INTERVAL_S or len(entry.files) != files:
-                    series.sync()
+                if clock() - saved > SAVE_INTERVAL_S or len(entry.files) != file_count:
+                    files.sync()
                     manifests.save(order.folder, manifest)
-                    saved, files = clock(), len(entry.files)
+                    saved, file_count = clock(), len(entry.files)
             progress(entry.target - position)
-        finally:  # also when a person stops us: what is there counts
-            series.close()
+        finally:  # also when a person interrupts it: what is written counts
+            files.close()
             manifests.save(order.folder, manifest)
         entry.end = entry.target
     manifest.finished = utc_now()

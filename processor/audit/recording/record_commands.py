@@ -38,7 +38,7 @@ def _parse_roles(texts: Sequence[str]) -> list[Role]:
 
 @contextmanager
 def _exit_on_refusal() -> Iterator[None]:
-    """What is refused ends in one line and 1; what is wrong or out of reach is told by ``main``, with 2."""
+    """What is refused ends in one line and 1; other errors are reported by ``main``, with 2."""
     from .plan import RecordingRefusedError
 
     try:

@@ -43,16 +43,16 @@ def changelog_batches(source: Source, number: int, foreign: list[Finding] | None
     """Whole batches, in order. A batch whose beginning is not there is left out; ``foreign`` gets what is not ours."""
     parts: list[ChangelogRecord] = []
     for record in source.read("changelog", number):
-        piece = _decode_record(source, record, [] if foreign is None else foreign)
-        if piece is None:
+        decoded = _decode_record(source, record, [] if foreign is None else foreign)
+        if decoded is None:
             continue
-        if piece.part == 0:
+        if decoded.part == 0:
             parts = []
-        parts.append(piece)
-        if [part.part for part in parts] == list(range(piece.parts)):
-            identity = Identity(piece.lineage, piece.sequence, piece.digest)
+        parts.append(decoded)
+        if [part.part for part in parts] == list(range(decoded.parts)):
+            identity = Identity(decoded.lineage, decoded.sequence, decoded.digest)
             writes = b"".join(part.writes for part in parts)
-            yield ChangelogBatch(record.offset, identity, piece.previous, parts[0].snapshot, writes)
+            yield ChangelogBatch(record.offset, identity, decoded.previous, parts[0].snapshot, writes)
 
 
 def _decode_record(source: Source, record: Record, foreign: list[Finding]) -> ChangelogRecord | None:
@@ -83,7 +83,7 @@ def own_writes(writes: bytes, previous: str, wanted: str) -> bytes | None:
 
 
 class Changelog:
-    """Read along with the journal. What was trimmed away is no difference."""
+    """Read along with the journal. Trimmed batches are no difference."""
 
     def __init__(self, source: Source, number: int) -> None:
         self.topic, self.number = source.topic("changelog"), number
@@ -112,7 +112,7 @@ class Changelog:
         return None
 
     def _gone(self) -> bool:
-        """Whether what should come next was gone before it could be recorded: before all there is, or in a gap."""
+        """Whether the next batch was trimmed before it could be recorded: before the first one here, or in a gap."""
         if not self._met or self._gaps is None:
             return True
         until = None if self._held is None else self._held.offset
@@ -158,26 +158,26 @@ class Changelog:
 def start_from_snapshot(source: Source, number: int, batch: int, secrets: Secrets) -> tuple[Start, list[Finding]]:
     """The state to start batch ``batch`` from; 0 is the first batch after the first whole snapshot.
 
-    What was found on the way: the chain is walked from its beginning as far as the journal reaches back.
+    Also returns the findings of the chain, which is walked from the first journal record there is.
     """
     if not source.has("changelog"):
         raise NotAuditableError("to start at a snapshot the changelog must be recorded as well", partition=number)
-    mirror, last = _restore_state(source, number, batch)
-    book = RecordedSettings(secrets)
-    link, findings = _walk_chain(source, number, last.identity, book)
-    _, partitions, *_, terms, _ = msgspec.msgpack.decode(mirror.fields[HEAD])
-    book.set_terms(terms)
-    for name, value in mirror.fields.items():
+    state, last = _restore_state(source, number, batch)
+    recorded_settings = RecordedSettings(secrets)
+    link, findings = _walk_chain(source, number, last.identity, recorded_settings)
+    _, partitions, *_, terms, _ = msgspec.msgpack.decode(state.fields[HEAD])
+    recorded_settings.set_stream_settings(terms)
+    for name, value in state.fields.items():
         if name.startswith(b"t"):
             _, tenant, _, _, _, recorded, *_ = msgspec.msgpack.decode(value)
-            book.assigned[tenant] = recorded
-    partition = partition_from_fields(number, partitions, link.identity, mirror.fields, book.settings_for)
-    return Start(link, partition, mirror, book), findings
+            recorded_settings.assigned[tenant] = recorded
+    partition = partition_from_fields(number, partitions, link.identity, state.fields, recorded_settings.settings_for)
+    return Start(link, partition, state, recorded_settings), findings
 
 
 def _restore_state(source: Source, number: int, batch: int) -> tuple[MemoryState, ChangelogBatch]:
     """Apply the changelog until a whole state is there, at the batch before the wanted one or later."""
-    mirror, last, whole, next_look = MemoryState(), None, False, 0
+    state, last, whole, next_look = MemoryState(), None, False, 0
     for entry in changelog_batches(source, number):
         sequence = entry.identity.sequence
         follows = last is not None and (entry.identity.lineage, sequence, entry.previous) == (
@@ -187,17 +187,17 @@ def _restore_state(source: Source, number: int, batch: int) -> tuple[MemoryState
         )
         begins = (sequence == 1 and batch > 0) or (entry.snapshot and not (whole and follows))
         if begins:
-            mirror, whole, next_look = MemoryState(), sequence == 1, sequence
+            state, whole, next_look = MemoryState(), sequence == 1, sequence
         elif not follows:
             last = None
             continue
         last = entry
-        mirror.take(entry.writes)
+        state.take(entry.writes)
         if not whole and sequence >= next_look:
             next_look = sequence + max(1, (sequence - next_look) // 2)
-            whole = not _missing_part(mirror)
+            whole = not _missing_part(state)
         if whole and sequence >= max(batch - 1, 1):
-            return mirror, entry
+            return state, entry
     if last is None or not whole:
         raise NotAuditableError(
             f"the changelog of partition {number} at hand holds no whole snapshot"
@@ -211,20 +211,20 @@ def _restore_state(source: Source, number: int, batch: int) -> tuple[MemoryState
     )
 
 
-def _missing_part(mirror: MemoryState) -> str:
-    head = mirror.fields.get(HEAD)
+def _missing_part(state: MemoryState) -> str:
+    head = state.fields.get(HEAD)
     if head is None:
         return "no head"
     _, _, _, pending, parked, *_ = msgspec.msgpack.decode(head)
-    numbers = {name[1:] for name in mirror.fields if name.startswith(b"t")}
-    counted = {name[1:] for name in mirror.fields if name.startswith(b"c")}
+    numbers = {name[1:] for name in state.fields if name.startswith(b"t")}
+    counted = {name[1:] for name in state.fields if name.startswith(b"c")}
     if numbers != counted or numbers != {i.to_bytes(2, "big") for i in range(len(numbers))}:
         return "tenants are missing"
-    return mirror.wanting(pending, parked)
+    return state.missing_part(pending, parked)
 
 
 def _walk_chain(
-    source: Source, number: int, wanted: Identity, book: RecordedSettings
+    source: Source, number: int, wanted: Identity, recorded_settings: RecordedSettings
 ) -> tuple[ChainLink, list[Finding]]:
     """The chain up to the batch a state is of, and the configurations on the way."""
     topic = source.topic("journal")
@@ -239,7 +239,7 @@ def _walk_chain(
             chain.last = link  # the window begins here: nothing before it to be held against
         else:
             findings += chain.follow(link)
-        book.configs.update(journal.configs)
+        recorded_settings.configs.update(journal.configs)
         if (journal.lineage, journal.sequence) == (wanted.lineage, wanted.sequence):
             if link.digest != wanted.digest:
                 raise NotAuditableError(

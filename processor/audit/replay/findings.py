@@ -90,7 +90,7 @@ class NotAuditableError(GForceError):
 
 
 MAX_CODE_POINTS = 5
-"""letters of a text whose code points are told"""
+"""letters of a text whose code points are named"""
 MAX_LISTED_FINDINGS = 1_000
 """findings of a partition that are kept; the others are counted"""
 
@@ -108,7 +108,7 @@ def with_code_points(text: str, other: str = "") -> str:
 
 @dataclass
 class Findings:
-    """The first finding of each kind, how many there were, and all of them as far as that is bearable."""
+    """The first finding of each kind, the counts, and all findings up to ``MAX_LISTED_FINDINGS``."""
 
     first: dict[Kind, Finding] = field(default_factory=dict)
     every: list[Finding] = field(default_factory=list)

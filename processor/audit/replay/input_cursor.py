@@ -88,8 +88,10 @@ def _other_time(record: Record, wanted: bytes, reach: int) -> int | None:
 
 HASH_BYTES = 8
 MAX_CHANGED_FOR_TIMESTAMP_SEARCH = 3
+MAX_TIMESTAMP_SEARCHES = 3
+"""for each input of a partition, because a search is costly"""
 READ_AHEAD_RECORDS = 1_000
-"""records read at a time where there are more than the journal counts"""
+"""records read at a time where the input has more than the journal counts"""
 _offset = attrgetter("offset")
 
 
@@ -127,7 +129,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class InputCursor:
-    """One input of one partition, read forward once; a new lineage may wind it back."""
+    """One input of one partition, read forward once; a new lineage may seek back."""
 
     def __init__(self, source: Source, role: Role, partition: int) -> None:
         self._source, self.role, self.number = source, role, partition
@@ -141,15 +143,15 @@ class InputCursor:
         """offset of the first record there is"""
         self.position = 0
         self.read = 0
-        self.words: set[str] = set()
-        """what labels and groups may be called"""
+        self.known_words: set[str] = set()
+        """names of labels and groups"""
         self.skipped: list[Skipped] = []
-        self._searches = 3
+        self._searches = MAX_TIMESTAMP_SEARCHES
 
     def take(self, journal: JournalRecord, part: Range) -> RangeRecords:
-        """The records of a batch. Raises NotAuditable where the record does not reach.
+        """The records of a batch. Raises NotAuditableError where the record does not reach.
 
-        What an operator had skipped is no input, be it that this source can read some of it.
+        Offsets that an operator skipped are no input, even if this source can read some of them.
         """
         records = self._between(part.start, part.next, part.count)
         for source, first, after in journal.skipped:
@@ -162,21 +164,21 @@ class InputCursor:
         if len(hashes) == HASH_BYTES * part.count and len(records) == part.count and hash_records(records) == hashes:
             return RangeRecords(records)
         self._check_reach(journal, part, len(records))
-        return _RangeDifferences(self, journal, part, records, hashes).taken()
+        return _RangeDifferences(self, journal, part, records, hashes).compare()
 
-    def wind(self, position: int) -> None:
-        """Go on at this offset, be it before or after what has been read."""
+    def seek(self, position: int) -> None:
+        """Continue at this offset, before or after what has been read."""
         if position < self.position:
             self._open = False
         self.position = position
 
-    def restored(self, record: Record, wanted: bytes, one_of_few: bool) -> RestoredRecord | None:
-        """The record as it was processed, if that can be found out; a search for its time is costly."""
+    def restore(self, record: Record, wanted: bytes, one_of_few: bool) -> RestoredRecord | None:
+        """The record as it was processed, if it can be reconstructed. A search for its timestamp is costly."""
         search = one_of_few and self._searches > 0
         self._searches -= search
-        return restore_record(self.role, record, wanted, self.words, TIMESTAMP_SEARCH_MS if search else 0)
+        return restore_record(self.role, record, wanted, self.known_words, TIMESTAMP_SEARCH_MS if search else 0)
 
-    def rest(self) -> int:
+    def count_remaining(self) -> int:
         """How many records there are after what the journal covers."""
         self._between(self.position, self.position)
         return len(self._held) + sum(1 for _ in self._records)
@@ -198,7 +200,7 @@ class InputCursor:
         return found[first:end]
 
     def _check_reach(self, journal: JournalRecord, part: Range, found: int) -> None:
-        """A stretch that nobody kept is no difference, but nothing can be said about it either."""
+        """A range that was not kept is no difference, but it cannot be audited either."""
         if found >= part.count:
             return
         what = f"{self.topic} [{self.number}]"
@@ -218,7 +220,7 @@ class InputCursor:
             )
 
     def _first_of(self, part: Range) -> bool:
-        """Whether nothing at all was there before this range: then its beginning may simply not be kept."""
+        """Whether there is no record before this range: then its start may simply not be kept."""
         return self._first is not None and self._first >= part.start
 
 
@@ -237,15 +239,15 @@ def _decode_hashes(part: Range) -> bytes:
 
 @dataclass
 class _RangeDifferences:
-    """A range whose records are not those that were processed: which, and can they be had back?"""
+    """A range whose records are not those that were processed: which differ, and which can be reconstructed."""
 
-    tape: InputCursor
+    cursor: InputCursor
     journal: JournalRecord
     part: Range
     records: list[Record]
     hashes: bytes
 
-    def taken(self) -> RangeRecords:
+    def compare(self) -> RangeRecords:
         wanted = [self.hashes[at : at + HASH_BYTES] for at in range(0, len(self.hashes), HASH_BYTES)]
         if len(wanted) != self.part.count:
             text = f"the journal counts {self.part.count} records and has {len(wanted)} hashes of them"
@@ -274,17 +276,17 @@ class _RangeDifferences:
         return self._finding("input-changed", record.offset, text, theirs.hex(), mine.hex(), cause)
 
     def _aligned(self, there: list[bytes], wanted: list[bytes]) -> RangeRecords:
-        """Tell changed records from missing and added ones, by the longest stretches that are as they were."""
+        """Separate changed records from missing and added ones, by the longest unchanged runs."""
         records, exact, findings = list(self.records), True, []
         unlike = sum(mine != theirs for mine, theirs in zip(there, wanted, strict=False))
-        alike = SequenceMatcher(None, wanted, there, autojunk=False)
-        for how, first, last, at, until in alike.get_opcodes():
+        matcher = SequenceMatcher(None, wanted, there, autojunk=False)
+        for how, first, last, at, until in matcher.get_opcodes():
             if how == "equal":
                 continue
             pairs = min(last - first, until - at)
             for i in range(pairs):
                 record, theirs = self.records[at + i], wanted[first + i]
-                original = self.tape.restored(record, theirs, unlike <= MAX_CHANGED_FOR_TIMESTAMP_SEARCH)
+                original = self.cursor.restore(record, theirs, unlike <= MAX_CHANGED_FOR_TIMESTAMP_SEARCH)
                 findings.append(self._changed_record(record, there[at + i], theirs, original))
                 exact &= original is not None
                 records[at + i] = original.record if original else record
@@ -307,8 +309,8 @@ class _RangeDifferences:
     ) -> Finding:
         return Finding(
             kind=kind,
-            topic=self.tape.topic,
-            partition=self.tape.number,
+            topic=self.cursor.topic,
+            partition=self.cursor.number,
             offset=offset,
             lineage=self.journal.lineage,
             batch=self.journal.sequence,

@@ -13,7 +13,7 @@ from .findings import Finding, NotAuditableError
 
 
 def decode_journal(topic: str, partition: int, record: Record) -> JournalRecord | Finding:
-    """The record decoded, or what is wrong with it. Raises NotAuditable for one of a later version."""
+    """The record decoded, or what is wrong with it. Raises NotAuditableError for one of a later version."""
     try:
         return JournalRecord.decode(record.value or b"")
     except IncompatibleStateError as error:
@@ -55,7 +55,7 @@ class Chain:
         return self.last is None or self.last.record.lineage != link.record.lineage
 
     def follow(self, link: ChainLink) -> list[Finding]:
-        """Add a record. Raises NotAuditable where the beginning is not there."""
+        """Add a record. Raises NotAuditableError where the beginning is not there."""
         self.links += 1
         before, self.last = self.last, link
         record = link.record

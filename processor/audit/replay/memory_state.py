@@ -22,9 +22,9 @@ class MemoryState:
     fields: dict[bytes, bytes] = field(default_factory=dict)
     slabs: dict[int, dict[int, bytes]] = field(default_factory=dict)
 
-    def of(self, asked: DecodedBatch) -> dict[bytes, bytes]:
-        """Those of the entries asked for that there are. A step needs no copy of them: ``entries`` will do."""
-        ids = [id for part in (asked.requests, asked.feedback) for _, _, id in part]
+    def of(self, decoded: DecodedBatch) -> dict[bytes, bytes]:
+        """The stored entries of a batch. A step needs no copy of them: ``entries`` will do."""
+        ids = [id for part in (decoded.requests, decoded.feedback) for _, _, id in part]
         return {id: self.entries[id] for id in ids if id in self.entries}
 
     def due(self, last: int, most: int | None) -> dict[int, DueSlot]:
@@ -32,12 +32,12 @@ class MemoryState:
         return due_slots(self.slabs, last, most, self.entries.get)
 
     def ids(self, slot: int) -> dict[bytes, None]:
-        """The ids that wait in a slot, each once, in the order they were put there."""
+        """The ids that wait in a slot, each once, in the order they were added."""
         slab = self.slabs.get(slot, {})
         return dict.fromkeys(ids_of(b"".join([slab[sequence] for sequence in sorted(slab)])))
 
     def follow(self, outcome: StepResult) -> None:
-        """Apply what a step has led to."""
+        """Apply the result of a step."""
         entries = self.entries
         for id, value in outcome.entries.items():
             if value is None:
@@ -83,7 +83,7 @@ class MemoryState:
                 raise ValueError(f"unknown operation {kind:#x} at byte {at} of {end}")
         return count
 
-    def wanting(self, pending: int, parked: int) -> str:
+    def missing_part(self, pending: int, parked: int) -> str:
         """What keeps this from being a whole state, given the head's own counts; empty if nothing does.
 
         Every entry waits in exactly one slot, so entries and slots are each an index of the other.

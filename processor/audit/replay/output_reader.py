@@ -25,7 +25,7 @@ class PartitionCursor:
         return self._back.popleft() if self._back else next(self._records, None)
 
     def take(self, count: int) -> list[Record]:
-        """The next so many, as far as there are any."""
+        """The next ``count`` records, or fewer at the end."""
         found = [self._back.popleft() for _ in range(min(count, len(self._back)))]
         found += islice(self._records, max(count - len(found), 0))
         return found
@@ -46,29 +46,29 @@ class OutputReader:
         self._source, self._role, self._number, self._partitions = source, role, number, partitions
         there = source.partitions(role)
         self.count = infer_partition_count(source, role, there, partitions)
-        self.alike = self.count == partitions
+        self.same_partitions = self.count == partitions
         """the partitions are those of the inputs, so that one of them holds exactly what is wanted"""
-        self.lanes = {j: PartitionCursor(self._of_mine(j)) for j in ([number] if self.alike else there)}
+        self.cursors = {j: PartitionCursor(self._of_mine(j)) for j in ([number] if self.same_partitions else there)}
 
-    def lane(self, key: bytes) -> PartitionCursor:
-        """Where records of this key are."""
-        where = self._number if self.alike else partition_of(key, self.count)
-        return self.lanes.setdefault(where, PartitionCursor(iter(())))
+    def cursor(self, key: bytes) -> PartitionCursor:
+        """The cursor of the partition that holds records of this key."""
+        where = self._number if self.same_partitions else partition_of(key, self.count)
+        return self.cursors.setdefault(where, PartitionCursor(iter(())))
 
     def start(self, offset: int) -> None:
         """Read again, from this offset of the one partition."""
-        self.lanes = {self._number: PartitionCursor(self._of_mine(self._number, offset))}
+        self.cursors = {self._number: PartitionCursor(self._of_mine(self._number, offset))}
 
     def _of_mine(self, partition: int, start: int = 0) -> Iterator[Record]:
         records = self._source.read(self._role, partition, start)
-        if self.alike:
+        if self.same_partitions:
             return iter(records)
         number, partitions = self._number, self._partitions
         return (r for r in records if (partition_of(r.key, partitions) if r.key is not None else 0) == number)
 
 
 def infer_partition_count(source: Source, role: Role, there: list[int], partitions: int) -> int:
-    """How many partitions a topic has, told from where its first records are: not all need be in the record."""
+    """The partition count of a topic, inferred from where its first records are: some may not be recorded."""
     first = {j: {record.key for record in islice(source.read(role, j), SAMPLED_RECORDS) if record.key} for j in there}
     places = [(j, key) for j, keys in first.items() for key in keys]
     least = max(there, default=0) + 1

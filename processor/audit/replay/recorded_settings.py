@@ -28,13 +28,13 @@ CONFIGURATION_VERSION = 1
 DEFAULTS_OF_LATER_LIMITS = {"max_choices": 0}
 """Limits that the first journals do not name, because there were none."""
 NO_SEED = bytes(16)
-"""Stands for a seed nobody gave us; nothing is drawn with it."""
+"""Stands for a seed that is not known; nothing is drawn with it."""
 
 Override = Callable[[str, TenantSettings], TenantSettings]
 
 
 def seed_commitment(seed: bytes) -> str:
-    """What the journal says of a seed."""
+    """The commitment to a seed, as it is in the journal."""
     return blake2b(seed, key=b"gforce-seed", digest_size=32).hexdigest()
 
 
@@ -129,7 +129,7 @@ def settings_digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class RecordedStreamSettings(StreamSettings):
-    """Terms as the journal has them, to the letter."""
+    """Stream settings with their text in the journal."""
 
     recorded: str = ""
 
@@ -140,23 +140,23 @@ class RecordedStreamSettings(StreamSettings):
 
 @dataclass
 class RecordedSettings:
-    """What the journal has said so far about terms and rules; rules of one tenant are worked out once."""
+    """The settings in force at the current batch of the journal; those of a tenant are parsed once."""
 
     secrets: Secrets
     override: Override | None = None
-    terms: str = ""
+    stream_text: str = ""
     limits: Limits = field(default_factory=Limits)
     configs: dict[str, str] = field(default_factory=dict)
     """canonical configurations by digest"""
     assigned: dict[str, str] = field(default_factory=dict)
-    """tenants, each with the digest of its rules"""
+    """tenants, each with the digest of its settings"""
     seedless: set[str] = field(default_factory=set)
-    """tenants whose seed nobody gave us"""
+    """tenants whose seed is not known"""
     _rules: dict[tuple[str, str], TenantSettings] = field(default_factory=dict)
-    _terms: RecordedStreamSettings | None = None
+    _stream_settings: RecordedStreamSettings | None = None
 
-    def set_terms(self, text: str) -> None:
-        """Raises NotAuditable for terms this version does not know."""
+    def set_stream_settings(self, text: str) -> None:
+        """Take over the stream settings of the journal. Raises NotAuditableError for those of a later version."""
         try:
             document = json.loads(text)
             self.limits = msgspec.convert({**DEFAULTS_OF_LATER_LIMITS, **document["limits"]}, Limits)
@@ -166,22 +166,24 @@ class RecordedSettings:
                 raise ValueError(f"they hold {', '.join(sorted(unknown))}, which a later version knows")
         except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
             raise NotAuditableError(f"the journal's terms cannot be read by this version: {error}") from None
-        self.terms, self._rules = text, {}
-        self._terms = RecordedStreamSettings(self.limits, self.settings_for, max_future, slot, sweep, recorded=text)
+        self.stream_text, self._rules = text, {}
+        self._stream_settings = RecordedStreamSettings(
+            self.limits, self.settings_for, max_future, slot, sweep, recorded=text
+        )
 
-    def in_force(self) -> StreamSettings:
-        if self._terms is None:
+    def stream_settings(self) -> StreamSettings:
+        if self._stream_settings is None:
             raise NotAuditableError(
                 "the journal at hand does not hold the terms (limits, width of slots) it was made under: they are in "
                 "the first record of the lineage. Record the journal from its beginning."
             )
-        return self._terms
+        return self._stream_settings
 
     def has_all_seeds(self) -> bool:
-        """Whether the rules of every tenant so far have been worked out, with its seed."""
+        """Whether the settings of every tenant so far are parsed, with its seed."""
         return not self.seedless and all(pair in self._rules for pair in self.assigned.items())
 
-    def words(self) -> set[str]:
+    def known_words(self) -> set[str]:
         """Labels and groups that the configurations name."""
         known = [rules.settings for tenant in self.assigned if (rules := self.settings_for(tenant))]
         return {word for settings in known for word in (*settings.labels, *settings.groups)}
@@ -193,10 +195,10 @@ class RecordedSettings:
             return None
         known = self._rules.get((tenant, assigned))
         if known is None:
-            known = self._rules[tenant, assigned] = self._worked_out(tenant, assigned)
+            known = self._rules[tenant, assigned] = self._read_settings(tenant, assigned)
         return known
 
-    def _worked_out(self, tenant: str, assigned: str) -> TenantSettings:
+    def _read_settings(self, tenant: str, assigned: str) -> TenantSettings:
         text = self.configs.get(assigned)
         if text is None or settings_digest(text) != assigned:
             text = self.secrets.canonical(tenant, assigned) or text
@@ -205,10 +207,10 @@ class RecordedSettings:
                 f'the configuration {assigned} of tenant "{tenant}" is missing: it is in the journal where it first '
                 "came into force. Record the journal from its beginning, or give the configuration with --config."
             )
-        rules = self._parsed(tenant, assigned, text)
+        rules = self._parse(tenant, assigned, text)
         return self.override(tenant, rules) if self.override else rules
 
-    def _parsed(self, tenant: str, assigned: str, text: str) -> TenantSettings:
+    def _parse(self, tenant: str, assigned: str, text: str) -> TenantSettings:
         """The inverse of ``config.canonical``."""
         try:
             document = json.loads(text)

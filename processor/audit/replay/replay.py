@@ -47,17 +47,17 @@ from .memory_state import MemoryState
 from .recorded_settings import Override, RecordedSettings, Secrets, settings_digest
 
 Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
-"""Changes what a batch asks for, between decoding and stepping: leave an expert out, hold labels back."""
+"""Changes a decoded batch before it is stepped: leave an expert out, delay labels."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a replay begins that does not begin at the beginning: the state after a batch."""
+    """The state after a batch, to start a replay from."""
 
     link: ChainLink
     partition: Partition
-    mirror: MemoryState
-    book: RecordedSettings
+    state: MemoryState
+    recorded_settings: RecordedSettings
 
 
 @dataclass
@@ -68,15 +68,15 @@ class ReplayedBatch:
     """of the journal record"""
     journal: JournalRecord
     identity: Identity
-    raws: list[InputRecord]
+    inputs: list[InputRecord]
     """requests first, then feedback, each in order of offset"""
     before: Partition
-    """the state this batch started from; that of the last batch that could be recomputed once the state is lost"""
+    """the state this batch started from; once the state is lost, that of the last batch that could be recomputed"""
     exact: bool = True
     """every input is what was processed"""
-    asked: DecodedBatch | None = None
+    decoded: DecodedBatch | None = None
     entries: Mapping[bytes, bytes] = field(default_factory=dict)
-    """what was stored, before the batch, of the decisions it asks for, as far as anything was; see ``keep_entries``"""
+    """the stored entries of its decisions before the batch; see ``keep_entries``"""
     outcome: StepResult | None = None
     """None where the state before this batch is not known"""
     findings: list[Finding] = field(default_factory=list)
@@ -100,44 +100,44 @@ class Replay:
     drawn: Callable[[JournalRecord, DecodedBatch, RecordedSettings], Mapping[str, Mapping[str, Drawn]]] | None = None
     """what was drawn according to the record, by tenant and decision, for tenants whose seed is not known"""
     keep_entries: bool = False
-    """have batches say what was stored before them; the mirror has moved on when they are seen"""
+    """keep in each batch the entries stored before it; the state is already later when the batch is returned"""
 
     def __post_init__(self) -> None:
         self.topic = self.source.topic("journal")
         self.chain = Chain(self.topic, self.number)
-        self.tapes = [InputCursor(self.source, role, self.number) for role in ("requests", "feedback")]
+        self.cursors = [InputCursor(self.source, role, self.number) for role in ("requests", "feedback")]
         self.lost = ""
         """why the state is no longer known; nothing is recomputed from then on"""
-        self.mirror, self.book = MemoryState(), RecordedSettings(self.secrets, self.override)
+        self.state, self.recorded_settings = MemoryState(), RecordedSettings(self.secrets, self.override)
         self.partition: Partition | None = None
         self._carried: list[Finding] = []
         if self.start is not None:
             self.chain.last, self.partition = self.start.link, self.start.partition
-            self.mirror, self.book = self.start.mirror, self.start.book
+            self.state, self.recorded_settings = self.start.state, self.start.recorded_settings
             reached = self.start.link.record
-            for tape, part in zip(self.tapes, (reached.requests, reached.feedback), strict=True):
-                tape.wind(part.next)
+            for cursor, part in zip(self.cursors, (reached.requests, reached.feedback), strict=True):
+                cursor.seek(part.next)
 
     @property
     def read(self) -> int:
         """Input records read so far."""
-        return sum(tape.read for tape in self.tapes)
+        return sum(cursor.read for cursor in self.cursors)
 
-    def lose(self, why: str) -> None:
-        """From here on the state is not what it was: walk the chain and the hashes, but recompute no more."""
+    def mark_lost(self, why: str) -> None:
+        """The state is no longer known: from here on check the chain and the hashes, and recompute nothing."""
         self.lost = self.lost or why
 
     def batches(self) -> Iterator[ReplayedBatch]:
-        """Every batch, recomputed. Raises NotAuditable where the record does not hold what is needed."""
-        for batch in self.unstepped():
+        """Every batch, recomputed. Raises NotAuditableError where the record does not hold what is needed."""
+        for batch in self.read_batches():
             self.recompute(batch)
             yield batch
 
-    def unstepped(self) -> Iterator[ReplayedBatch]:
-        """Every batch, as it was read: to be recomputed, or taken, before the next one is asked for."""
+    def read_batches(self) -> Iterator[ReplayedBatch]:
+        """Every batch as it was read. The caller recomputes or takes it before it asks for the next one."""
         first = self.start.link.offset + 1 if self.start else 0
         for record in self.source.read("journal", self.number, first):
-            journal = self._decoded(record)
+            journal = self._decode_journal(record)
             if journal is not None:
                 yield self._batch(ChainLink(journal, record.offset, digest(record.value or b"")))
 
@@ -148,38 +148,38 @@ class Replay:
 
     def given(self, batch: ReplayedBatch) -> Given:
         """What the batch is to be stepped from."""
-        journal, terms = batch.journal, self.book.in_force()
-        asked = batch.asked = self._asked(batch)
-        entries, due = self.mirror.entries, self.mirror.due(due_slot(journal.clock, terms.slot), terms.sweep)
+        journal, settings = batch.journal, self.recorded_settings.stream_settings()
+        decoded = batch.decoded = self._decode_inputs(batch)
+        entries, due = self.state.entries, self.state.due(due_slot(journal.clock, settings.slot), settings.sweep)
         if self.keep_entries:
-            batch.entries = self.mirror.of(asked)
-        drawn = self.drawn(journal, asked, self.book) if self.drawn else {}
-        return Given(batch.before, asked, entries, due, journal.clock, terms, journal.acknowledged, drawn)
+            batch.entries = self.state.of(decoded)
+        drawn = self.drawn(journal, decoded, self.recorded_settings) if self.drawn else {}
+        return Given(batch.before, decoded, entries, due, journal.clock, settings, journal.acknowledged, drawn)
 
     def take(self, batch: ReplayedBatch, outcome: StepResult | Exception) -> None:
-        """Go on from what the batch leads to, or without a state if it cannot be recomputed."""
+        """Continue with the outcome of the batch, or without a state if it could not be recomputed."""
         if isinstance(outcome, Exception):
             if isinstance(outcome, NotAuditableError) or self.override is not None or self.transform is not None:
                 raise outcome
-            self.lose(f"batch {batch.journal.sequence} cannot be recomputed")
+            self.mark_lost(f"batch {batch.journal.sequence} cannot be recomputed")
             batch.findings.append(self._failed(batch, outcome))
         else:
             batch.outcome = outcome
-            self.mirror.follow(outcome)
+            self.state.follow(outcome)
             self.partition = advanced(outcome.partition, batch.identity)
         if not batch.exact:
-            self.lose(f"an input of batch {batch.journal.sequence} is not what was processed")
+            self.mark_lost(f"an input of batch {batch.journal.sequence} is not what was processed")
 
-    def rest(self) -> list[Finding]:
-        """What is only known at the end."""
+    def final_findings(self) -> list[Finding]:
+        """The findings that are only known at the end."""
         found, self._carried = [*self._carried, *self.chain.end()], []
         return found
 
-    def _decoded(self, record: Record) -> JournalRecord | None:
+    def _decode_journal(self, record: Record) -> JournalRecord | None:
         found = decode_journal(self.topic, self.number, record)
         if isinstance(found, JournalRecord):
             return found
-        self._carried.append(found)  # if it was one of ours, the chain has a gap now
+        self._carried.append(found)  # if it was a journal record, the chain has a gap now
         return None
 
     def _batch(self, link: ChainLink) -> ReplayedBatch:
@@ -189,24 +189,24 @@ class Replay:
             self._begin(journal)
         findings += self.chain.follow(link)
         if any(finding.kind == "journal-gap" for finding in findings):
-            self.lose(f"the journal has a gap before batch {journal.sequence}")
+            self.mark_lost(f"the journal has a gap before batch {journal.sequence}")
         findings += self._configurations(link)
-        raws, exact, wrong = self._raws(journal)
+        inputs, exact, wrong = self._read_inputs(journal)
         findings += wrong
         assert self.partition is not None
-        return ReplayedBatch(link.offset, journal, link.identity, raws, self.partition, exact, findings=findings)
+        return ReplayedBatch(link.offset, journal, link.identity, inputs, self.partition, exact, findings=findings)
 
     def _begin(self, journal: JournalRecord) -> None:
-        """A new lineage forgets everything and may read its inputs again."""
-        self.lost, self.mirror, self.book = "", MemoryState(), RecordedSettings(self.secrets, self.override)
+        """A new lineage starts with an empty state and may read its inputs again."""
+        self.lost, self.state, self.recorded_settings = "", MemoryState(), RecordedSettings(self.secrets, self.override)
         self.partition = Partition(self.number, journal.partitions, Identity(journal.lineage, 0, GENESIS))
-        for tape, part in zip(self.tapes, (journal.requests, journal.feedback), strict=True):
-            tape.wind(part.start)
+        for cursor, part in zip(self.cursors, (journal.requests, journal.feedback), strict=True):
+            cursor.seek(part.start)
 
     def adopt(self, batch: ReplayedBatch, writes: bytes) -> None:
-        """Go on from these writes of the batch instead of those recomputed: the same but for what shadows drew."""
+        """Use these writes of the batch instead of those recomputed; they differ only in what shadows drew."""
         assert self.partition is not None
-        self.mirror.take(writes)
+        self.state.take(writes)
         before = batch.before.tenants
         touched = {name for name, tenant in self.partition.tenants.items() if tenant is not before.get(name)}
         self._refresh(lambda tenant: tenant.name in touched)
@@ -216,7 +216,7 @@ class Replay:
     def _configurations(self, link: ChainLink) -> list[Finding]:
         journal, found = link.record, []
         for name, text in journal.configs.items():
-            self.book.configs[name] = text
+            self.recorded_settings.configs[name] = text
             if settings_digest(text) != name:
                 tenants = sorted(tenant for tenant, rules in journal.rules.items() if rules == name)
                 found.append(
@@ -232,51 +232,53 @@ class Replay:
                         follows=f"digest {settings_digest(text)}",
                     )
                 )
-        if journal.terms and journal.terms != self.book.terms:
-            self.book.set_terms(journal.terms)
+        if journal.terms and journal.terms != self.recorded_settings.stream_text:
+            self.recorded_settings.set_stream_settings(journal.terms)
             self._refresh(lambda tenant: True)
-        self.book.assigned.update(journal.rules)
+        self.recorded_settings.assigned.update(journal.rules)
         self._refresh(lambda tenant: tenant.name in journal.rules)
-        for tape in self.tapes:
+        for cursor in self.cursors:
             if journal.rules:
-                tape.words |= self.book.words()
+                cursor.known_words |= self.recorded_settings.known_words()
         return found
 
     def _refresh(self, affected: Callable[[Tenant], bool]) -> None:
-        """Put tenants under the rules of the book, as a restart under a new configuration does: from their fields."""
+        """Rebuild tenants from their fields under the settings now in force, as a restart does."""
         if self.lost or self.partition is None:
             return
-        own = fields_by_tenant(self.mirror.fields)
+        own = fields_by_tenant(self.state.fields)
         tenants = {
-            name: Tenant.from_fields(tenant.number, own[tenant.number], self.book.settings_for)
+            name: Tenant.from_fields(tenant.number, own[tenant.number], self.recorded_settings.settings_for)
             if affected(tenant)
             else tenant
             for name, tenant in self.partition.tenants.items()
         }
         self.partition = replace(self.partition, tenants=tenants)
 
-    def _raws(self, journal: JournalRecord) -> tuple[list[InputRecord], bool, list[Finding]]:
-        raws: list[InputRecord] = []
+    def _read_inputs(self, journal: JournalRecord) -> tuple[list[InputRecord], bool, list[Finding]]:
+        inputs: list[InputRecord] = []
         exact, findings = True, []
         sources = ((REQUESTS, journal.requests), (FEEDBACK, journal.feedback))
-        for tape, (source, part) in zip(self.tapes, sources, strict=True):
-            if tape.position != part.start:
-                before = f"and the one before it to {tape.position}"
-                text = f"batch {journal.sequence} reads {tape.topic} from {part.start} {before}"
+        for cursor, (source, part) in zip(self.cursors, sources, strict=True):
+            if cursor.position != part.start:
+                before = f"and the one before it to {cursor.position}"
+                text = f"batch {journal.sequence} reads {cursor.topic} from {part.start} {before}"
                 findings.append(self._gap(journal, text))
-                self.lose("the journal skips or repeats input")
+                self.mark_lost("the journal skips or repeats input")
             for named, first, after in journal.skipped:
                 if named == source and not part.start <= first < after <= part.next:
-                    text = f"batch {journal.sequence} leaves out offsets {first} to {after - 1} of {tape.topic}, which"
+                    text = (
+                        f"batch {journal.sequence} leaves out offsets {first} to {after - 1} of {cursor.topic}, which"
+                    )
                     findings.append(self._gap(journal, f"{text} are not of those it speaks of"))
-            taken = tape.take(journal, part)
+            taken = cursor.take(journal, part)
             findings += taken.findings
             exact &= taken.exact
             if self.codec is None:
-                raws += [InputRecord(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in taken.records]
+                inputs += [InputRecord(source, r.offset, r.timestamp, r.key, r.value, r.headers) for r in taken.records]
             else:
-                raws += [raw_of(source, record, self.codec) for record in taken.records]
-        return raws, exact, findings
+                inputs += [raw_of(source, record, self.codec) for record in taken.records]
+        return inputs, exact, findings
 
     def _gap(self, journal: JournalRecord, text: str) -> Finding:
         assert self.chain.last is not None
@@ -292,19 +294,24 @@ class Replay:
 
     # What follows
 
-    def _asked(self, batch: ReplayedBatch) -> DecodedBatch:
+    def _decode_inputs(self, batch: ReplayedBatch) -> DecodedBatch:
         journal = batch.journal
         poison = {(source, offset) for source, offset in journal.poison}
-        asked = decode(
-            *split_by_source(batch.raws), self.number, journal.partitions, journal.now, self.book.in_force(), poison
+        decoded = decode(
+            *split_by_source(batch.inputs),
+            self.number,
+            journal.partitions,
+            journal.now,
+            self.recorded_settings.stream_settings(),
+            poison,
         )
-        return asked if self.transform is None else self.transform(journal, asked)
+        return decoded if self.transform is None else self.transform(journal, decoded)
 
     def _recompute(self, batch: ReplayedBatch) -> None:
         self.take(batch, run_steps([self.given(batch)])[0])
 
     def _failed(self, batch: ReplayedBatch, error: Exception) -> Finding:
-        said = str(error) if isinstance(error, GForceError) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, GForceError) else f"{type(error).__name__}: {error}"
         return Finding(
             kind="recomputation",
             topic=self.topic,
@@ -312,12 +319,12 @@ class Replay:
             offset=batch.offset,
             lineage=batch.journal.lineage,
             batch=batch.journal.sequence,
-            text=f"batch {batch.journal.sequence} cannot be recomputed: {said}",
+            text=f"batch {batch.journal.sequence} cannot be recomputed: {message}",
         )
 
 
 def run_steps(given: Sequence[Given]) -> list[StepResult | Exception]:
-    """What batches of different partitions lead to. Whatever the record holds, only the one at fault says so."""
+    """Step batches of different partitions together. An error is returned for the batch that caused it only."""
     try:
         return [*steps(given)]
     except Exception as error:
@@ -334,18 +341,18 @@ def replay(
     codec: Codec | None = None,
     start: Start | None = None,
 ) -> Iterator[ReplayedBatch]:
-    """Every batch of a partition, recomputed in order; under other rules or on changed inputs if asked to."""
+    """Every batch of a partition, recomputed in order; with other settings or changed inputs if given."""
     return Replay(source, partition, secrets or Secrets(), override, transform, codec, start).batches()
 
 
 R = TypeVar("R")
 Stepping = Generator[Given, StepResult | Exception, R]
-"""Goes through a partition: says what is to be stepped next, is told what that leads to, and ends with a result."""
+"""Goes through a partition: yields what is to be stepped next, receives the outcome, and returns a result."""
 
 MAX_INTERLEAVED_PARTITIONS = 4
-"""So many partitions at a time: each has its state in memory, and what it reads is open."""
+"""partitions at a time: each has its state in memory, and its files open"""
 LARGE_BATCH_RECORDS = 2_000
-"""A batch of so many records gains nothing from company, and leaves the processor's cache while it waits for some."""
+"""records from which on a batch is stepped alone: it gains nothing from others, and would leave the CPU cache"""
 
 
 def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
@@ -373,48 +380,48 @@ T = TypeVar("T")
 Progress = Callable[[int], None]
 
 PROGRESS_INTERVAL_S = 0.2
-"""Seconds between two looks at how far the pieces are."""
+"""seconds between two reports of progress"""
 
 _READ_COUNTS: Any = None
-"""In a process of the pool: how far each piece is, shared with all of them."""
+"""In a process of the pool: the input records read by each task, shared by all processes."""
 
 
 def in_processes(
     work: Callable[[T, Progress], R],
-    pieces: Sequence[T],
+    tasks: Sequence[T],
     processes: int | None = None,
     progress: Progress = lambda records: None,
 ) -> list[R]:
-    """The results in the order of the pieces. ``progress`` is told how many records have been read in all."""
-    most = min(processes or cpu_count() or 1, len(pieces))
+    """The results in the order of the tasks. ``progress`` gets the number of records read so far."""
+    most = min(processes or cpu_count() or 1, len(tasks))
     if most > 1:
-        return _run_in_pool(work, pieces, most, progress)
+        return _run_in_pool(work, tasks, most, progress)
     total = [0]
 
     def further(records: int) -> None:
         total[0] += records
         progress(total[0])
 
-    return [work(piece, further) for piece in pieces]
+    return [work(task, further) for task in tasks]
 
 
 def _share_counts(read: Any) -> None:
     global _READ_COUNTS
-    _READ = read
+    _READ_COUNTS = read
 
 
-def _in_process(work: Callable[[T, Progress], R], piece: T, index: int) -> R:
+def _in_process(work: Callable[[T, Progress], R], task: T, index: int) -> R:
     def further(records: int) -> None:
         _READ_COUNTS[index] += records
 
-    return work(piece, further)
+    return work(task, further)
 
 
-def _run_in_pool(work: Callable[[T, Progress], R], pieces: Sequence[T], most: int, progress: Progress) -> list[R]:
+def _run_in_pool(work: Callable[[T, Progress], R], tasks: Sequence[T], most: int, progress: Progress) -> list[R]:
     context = get_context("spawn")  # threads of a Kafka client do not survive a fork
-    read = context.Array("q", len(pieces), lock=False)
+    read = context.Array("q", len(tasks), lock=False)
     with ProcessPoolExecutor(most, mp_context=context, initializer=_share_counts, initargs=(read,)) as pool:
-        futures: list[Future[R]] = [pool.submit(_in_process, work, piece, i) for i, piece in enumerate(pieces)]
+        futures: list[Future[R]] = [pool.submit(_in_process, work, task, i) for i, task in enumerate(tasks)]
         waiting: set[Future[R]] = set(futures)
         try:
             while waiting:

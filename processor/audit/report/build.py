@@ -310,41 +310,43 @@ class ReportRequest:
 
 
 def build_report(
-    place: OpenedSource, wish: ReportRequest, step: Callable[[str], Callable[[int], None]] = lambda what: lambda n: None
+    opened: OpenedSource,
+    request: ReportRequest,
+    step: Callable[[str], Callable[[int], None]] = lambda what: lambda n: None,
 ) -> ReportData:
-    """``step`` is told what begins, and gives what is told how many input records have been read for it."""
-    options = AuditOptions(place.secrets, auditing.parse_heads(list(wish.heads)), None, place.codec)
-    found = auditing.audit(place.source, options, None, wish.processes, step("auditing"))
-    wanted = frozenset(wish.tenants)
+    """``step`` gets the name of each step, and returns a callback for the input records read in it."""
+    options = AuditOptions(opened.secrets, auditing.parse_heads(list(request.heads)), None, opened.codec)
+    found = auditing.audit(opened.source, options, None, request.processes, step("auditing"))
+    wanted = frozenset(request.tenants)
     readings = [
-        CollectionTask(place.source, number, place.secrets, wanted, place.codec)
-        for number in partitions_with(place.source, wanted)
+        CollectionTask(opened.source, number, opened.secrets, wanted, opened.codec)
+        for number in partitions_with(opened.source, wanted)
     ]
-    collections = in_processes(collect, readings, wish.processes, step("figures"))
-    coverage = measure_coverage(place.source, found.partitions, collections, wanted)
+    collections = in_processes(collect, readings, request.processes, step("figures"))
+    coverage = measure_coverage(opened.source, found.partitions, collections, wanted)
     there = {name for one in collections for name in one.tenants} | {name for one in coverage for name in one.missing}
     if missing := sorted(wanted - there):
         raise InvalidInputError(f'there is no decision of tenant "{missing[0]}" in this record')
-    whatif, notes = _answer_whatif(place, wish, step("what-if"))
-    report = assemble_report(place.source, place.where, found, collections, coverage, whatif, wish.redaction)
+    whatif, notes = _answer_whatif(opened, request, step("what-if"))
+    report = assemble_report(opened.source, opened.where, found, collections, coverage, whatif, request.redaction)
     return msgspec.structs.replace(report, notes=[*report.notes, *notes])
 
 
 def _answer_whatif(
-    place: OpenedSource, wish: ReportRequest, progress: Callable[[int], None]
+    opened: OpenedSource, request: ReportRequest, progress: Callable[[int], None]
 ) -> tuple[WhatIf | None, list[str]]:
     """The answer, if one was asked for; or why there is none, on which the rest of the report does not depend."""
-    if not wish.sweeps and wish.change == SettingsChange():
+    if not request.sweeps and request.change == SettingsChange():
         return None, []
     try:
         answer = answer_whatif(
-            place.source,
-            place.secrets,
-            wish.change,
-            wish.sweeps,
-            wish.tenants,
-            place.codec,
-            wish.processes,
+            opened.source,
+            opened.secrets,
+            request.change,
+            request.sweeps,
+            request.tenants,
+            opened.codec,
+            request.processes,
             progress,
         )
     except NotAuditableError as reason:

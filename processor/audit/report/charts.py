@@ -109,12 +109,12 @@ def _time(milliseconds: int) -> datetime:
 
 
 def _time_axis(axis: Any, tenant: TenantReport, narrow: bool) -> None:
-    """From the first case to the last label or alert, with some room; a moment gets a minute."""
+    """From the first case to the last label or alert, with some room; at least a minute."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    moments = (*tenant.so_far, *tenant.stretches)
-    start = min(one.since for one in moments)
-    end = max(*(one.until for one in moments), *(alert.at for alert in tenant.alerts if alert.state == "raised"), start)
+    points = (*tenant.so_far, *tenant.stretches)
+    start = min(one.since for one in points)
+    end = max(*(one.until for one in points), *(alert.at for alert in tenant.alerts if alert.state == "raised"), start)
     room = max((end - start) // 40, 0 if end - start >= MIN_TIME_SPAN_MS else MIN_TIME_SPAN_MS // 2)
     axis.set_xlim(_time(start - room), _time(end + room))
     locator = AutoDateLocator(maxticks=4 if narrow else 8, tz=UTC)  # type: ignore[no-untyped-call]
@@ -123,20 +123,20 @@ def _time_axis(axis: Any, tenant: TenantReport, narrow: bool) -> None:
 
 
 def gap_over_time(tenant: TenantReport, width: float) -> Any:
-    """The gap of all labels so far with its band; the gap of each stretch; tolerance, attainable gap, alerts."""
+    """The gap of all labels so far with its band; the gap of each interval; tolerance, attainable gap, alerts."""
     narrow = width == NARROW_INCHES
     with canvas((width, 3.0 if narrow else 2.9)) as (figure, axis):
-        moments = [one for one in tenant.so_far if not isnan(one.gaps[EQUALIZED_ODDS].value)]
-        times = [_time(one.until) for one in moments]
-        gaps = [one.gaps[EQUALIZED_ODDS] for one in moments]
+        points = [one for one in tenant.so_far if not isnan(one.gaps[EQUALIZED_ODDS].value)]
+        times = [_time(one.until) for one in points]
+        gaps = [one.gaps[EQUALIZED_ODDS] for one in points]
         low = [gap.value if isnan(gap.lower) else gap.lower for gap in gaps]
         high = [gap.value if isnan(gap.upper) else gap.upper for gap in gaps]
         _line(axis, times, [gap.value for gap in gaps], low, high, BLUE, linewidth=1.8)
-        pieces = [one for one in tenant.stretches if not isnan(one.gaps[EQUALIZED_ODDS].value)]
-        if len(pieces) > 1:
-            middle = [_time((one.since + one.until) // 2) for one in pieces]
-            axis.plot(middle, [one.gaps[EQUALIZED_ODDS].value for one in pieces], "o", color=FAINT, markersize=3.5)
-        values = [one.gaps[EQUALIZED_ODDS].value for one in pieces]
+        intervals = [one for one in tenant.stretches if not isnan(one.gaps[EQUALIZED_ODDS].value)]
+        if len(intervals) > 1:
+            middle = [_time((one.since + one.until) // 2) for one in intervals]
+            axis.plot(middle, [one.gaps[EQUALIZED_ODDS].value for one in intervals], "o", color=FAINT, markersize=3.5)
+        values = [one.gaps[EQUALIZED_ODDS].value for one in intervals]
         axis.set_ylim(0, HEADROOM * max(0.1, *high, *values))
         _level(axis, tenant.figures.tolerance, "tolerance", RED, "--")
         _level(axis, tenant.figures.attainable, "attainable", GREEN, ":")
@@ -165,7 +165,7 @@ def _line(
     colour: str,
     **more: Any,
 ) -> None:
-    """A line in its band; a single moment is a point with a bar."""
+    """A line in its band; a single value is a point with a bar."""
     axis.plot(
         times,
         values,
@@ -183,7 +183,7 @@ def panels(tenant: TenantReport) -> tuple[list[str], list[str]]:
     """The true labels that have a panel, and those that have not: too many, or nothing to draw. Alerts go first."""
     labels = list(tenant.figures.labels)
     alerted = {alert.label for alert in tenant.alerts}
-    seen = {cell.label for moment in tenant.stretches for cell in moment.rates if cell.n}
+    seen = {cell.label for interval in tenant.stretches for cell in interval.rates if cell.n}
     order = sorted((label for label in labels if label in seen), key=lambda label: label not in alerted)
     chosen = set(order[:MAX_PANELS] or labels[:1])
     return [label for label in labels if label in chosen], [label for label in labels if label not in chosen]
@@ -219,7 +219,7 @@ def _level(axis: Any, height: float, name: str, colour: str, style: str) -> None
 
 
 def rates_over_time(tenant: TenantReport, width: float) -> Any:
-    """Error rates of each group, one panel for each true label, stretch by stretch."""
+    """Error rates of each group, one panel for each true label, interval by interval."""
     narrow = width == NARROW_INCHES
     labels, _ = panels(tenant)
     columns = 1 if narrow else min(len(labels), PANELS_PER_ROW)
@@ -242,7 +242,7 @@ def rates_over_time(tenant: TenantReport, width: float) -> Any:
 
 def _drawn_values(tenant: TenantReport, labels: Sequence[str]) -> list[float]:
     """Of all that is drawn: rates, and the upper ends of their bands."""
-    cells = [cell for moment in tenant.stretches for cell in moment.rates if cell.n and cell.label in labels]
+    cells = [cell for interval in tenant.stretches for cell in interval.rates if cell.n and cell.label in labels]
     ends = [cell.rate.upper if _has_bands(tenant) else cell.rate.value for cell in cells]
     return [0.0, *(end for end in (*ends, *(cell.rate.value for cell in cells)) if not isnan(end))]
 
@@ -255,10 +255,10 @@ def _has_bands(tenant: TenantReport) -> bool:
 def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: int) -> None:
     colour, marker = GROUP_COLOURS[number % len(GROUP_COLOURS)], MARKERS[number % len(MARKERS)]
     points = []
-    for moment in tenant.stretches:
-        cell = next((one for one in moment.rates if one.group == group and one.label == label), None)
+    for interval in tenant.stretches:
+        cell = next((one for one in interval.rates if one.group == group and one.label == label), None)
         if cell is not None and cell.n and not isnan(cell.rate.value):
-            points.append((_time((moment.since + moment.until) // 2), cell.rate))
+            points.append((_time((interval.since + interval.until) // 2), cell.rate))
     if not points:
         return
     times = [at for at, _ in points]
@@ -272,9 +272,9 @@ def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: 
 
 
 def _shift_of_group(tenant: TenantReport, number: int) -> timedelta:
-    """How far from the middle of a single stretch the point of a group stands."""
-    stretch, groups = tenant.stretches[0], len(tenant.figures.groups)
-    span = max(stretch.until - stretch.since, MIN_TIME_SPAN_MS)
+    """How far from the middle of a single interval the point of a group stands."""
+    interval, groups = tenant.stretches[0], len(tenant.figures.groups)
+    span = max(interval.until - interval.since, MIN_TIME_SPAN_MS)
     return timedelta(milliseconds=0.5 * span * ((number + 0.5) / groups - 0.5))
 
 

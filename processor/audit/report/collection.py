@@ -126,7 +126,7 @@ def collect(reading: CollectionTask, progress: Progress = lambda records: None) 
 
 class _Collector:
     def __init__(self, reading: CollectionTask) -> None:
-        self.reading, self.result, self.ledger = reading, Collection(reading.number), PendingLabels()
+        self.reading, self.result, self.pending = reading, Collection(reading.number), PendingLabels()
         codec = reading.codec() if reading.codec else None
         self.replay = Replay(reading.source, reading.number, reading.secrets, codec=codec)
         self.replay.drawn = self._drawn
@@ -141,10 +141,10 @@ class _Collector:
         read = 0
         try:
             for batch in self.replay.batches():
-                if batch.outcome is None or batch.asked is None or not batch.exact:
+                if batch.outcome is None or batch.decoded is None or not batch.exact:
                     self.result.ended = self.replay.lost or "a batch cannot be recomputed"
                     break
-                self._batch(batch, batch.asked)
+                self._batch(batch, batch.decoded)
                 self.batches, self.until, self.reached = self.batches + 1, batch.clock, self.replay.partition
                 progress(self.replay.read - read)
                 read = self.replay.read
@@ -154,9 +154,9 @@ class _Collector:
         return self.result
 
     def _drawn(
-        self, journal: JournalRecord, asked: DecodedBatch, book: RecordedSettings
+        self, journal: JournalRecord, decoded: DecodedBatch, recorded_settings: RecordedSettings
     ) -> Mapping[str, Mapping[str, Drawn]]:
-        tenants = tenants_without_seed(asked, book)
+        tenants = tenants_without_seed(decoded, recorded_settings)
         if not tenants:
             return {}
         if self.decisions is None:
@@ -164,17 +164,17 @@ class _Collector:
             self.decisions = Decisions(
                 OutputReader(self.reading.source, "decisions", number, journal.partitions), number
             )
-        return recorded_draws(asked, book, tenants, self.decisions.of(journal))
+        return recorded_draws(decoded, recorded_settings, tenants, self.decisions.of(journal))
 
-    def _batch(self, batch: ReplayedBatch, asked: DecodedBatch) -> None:
+    def _batch(self, batch: ReplayedBatch, decoded: DecodedBatch) -> None:
         assert batch.outcome is not None
         if batch.journal.lineage != self.lineage:
             if self.lineage:
-                self.result, self.ledger, self.without = Collection(self.reading.number), PendingLabels(), set()
+                self.result, self.pending, self.without = Collection(self.reading.number), PendingLabels(), set()
             self.lineage = batch.journal.lineage
         self._configurations(batch)
-        self._requests(batch, asked)
-        made, labelled, expired = self.ledger.take(batch.outcome, asked)
+        self._requests(batch, decoded)
+        made, labelled, expired = self.pending.take(batch.outcome, decoded)
         self._without(made, batch.outcome.partition)
         self.without.difference_update(expired)
         for one in made:
@@ -182,7 +182,7 @@ class _Collector:
                 self._of(one.tenant).decided[one.group, one.expert or EXPLORED] += 1
         for name in {one.tenant for one in made if self._wanted(one.tenant)}:
             for key, example in self._of(name).examples.items():
-                example.made = self.ledger.waiting.get(key, example.made)
+                example.made = self.pending.waiting.get(key, example.made)
         for label in labelled:
             self._label(label)
         for alert in batch.outcome.alerts:
@@ -204,11 +204,11 @@ class _Collector:
     def _configurations(self, batch: ReplayedBatch) -> None:
         for tenant, digest in batch.journal.rules.items():
             if self._wanted(tenant):
-                text = self.replay.book.configs.get(digest, "")
+                text = self.replay.recorded_settings.configs.get(digest, "")
                 self._of(tenant).configs.append((batch.clock, batch.journal.sequence, digest, text))
 
-    def _requests(self, batch: ReplayedBatch, asked: DecodedBatch) -> None:
-        for raw, event, key in asked.requests:
+    def _requests(self, batch: ReplayedBatch, decoded: DecodedBatch) -> None:
+        for raw, event, key in decoded.requests:
             if not self._wanted(event.tenant):
                 continue
             seen, at = self._of(event.tenant), max(raw.timestamp, 0) or batch.clock
@@ -255,8 +255,8 @@ class _Collector:
     def _end(self) -> None:
         partition = self.reached
         self.result.batches, self.result.until = self.batches, self.until
-        for key in self.without & self.ledger.waiting.keys():
-            self._of(self.ledger.waiting[key].tenant).without_pending += 1
+        for key in self.without & self.pending.waiting.keys():
+            self._of(self.pending.waiting[key].tenant).without_pending += 1
         for name, seen in self.result.tenants.items():
             refused = [key for key, example in seen.examples.items() if not example.made.decision]
             for key in refused:
@@ -362,8 +362,8 @@ def _partial_coverage(
     source: Source, collection: Collection, batches: int, audit: PartitionAudit | None, wanted: frozenset[str]
 ) -> Coverage:
     decided = _tenants(source, "decisions", source.partitions("decisions")) if source.has("decisions") else None
-    asked = _tenants(source, "requests", [collection.number])
-    there = asked if decided is None else asked & decided
+    decoded = _tenants(source, "requests", [collection.number])
+    there = decoded if decided is None else decoded & decided
     there = there & wanted if wanted else there
     shown = {name for name, tenant in collection.tenants.items() if tenant.tenant is not None}
     ends = [finding.text for finding in audit.findings if finding.kind == "end-missing"] if audit else []

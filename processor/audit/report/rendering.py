@@ -184,11 +184,11 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
             rates=window.rates,
             group_error=window.group_error,
         )
-        yield from _moment_rows(name, "labels in part" if tenant.partial else "all labels", whole)
-    for moment in tenant.so_far:
-        yield from _moment_rows(name, "so far", moment, rates=False)
-    for moment in tenant.stretches:
-        yield from _moment_rows(name, "stretch", moment)
+        yield from _interval_rows(name, "labels in part" if tenant.partial else "all labels", whole)
+    for interval in tenant.so_far:
+        yield from _interval_rows(name, "so far", interval, rates=False)
+    for interval in tenant.stretches:
+        yield from _interval_rows(name, "stretch", interval)
     for tally, count in sorted(figures.tally.items()):
         yield FigureRow(tenant=name, section="counts", figure=tally, value=count)
     for figure in ("assumed", "waiting", "without"):
@@ -232,15 +232,20 @@ def _tenant_rows(tenant: TenantReport) -> Iterator[FigureRow]:
         yield from _whatif_rows(tenant)
 
 
-def _moment_rows(tenant: str, section: str, moment: IntervalFigures, rates: bool = True) -> Iterator[FigureRow]:
-    place = {"tenant": tenant, "section": section, "since": _iso_time(moment.since), "until": _iso_time(moment.until)}
-    for metric, gap in moment.gaps.items():
-        yield _with_estimate(FigureRow(figure=f"gap_{metric}", n=moment.labels, **place), gap)
+def _interval_rows(tenant: str, section: str, interval: IntervalFigures, rates: bool = True) -> Iterator[FigureRow]:
+    place = {
+        "tenant": tenant,
+        "section": section,
+        "since": _iso_time(interval.since),
+        "until": _iso_time(interval.until),
+    }
+    for metric, gap in interval.gaps.items():
+        yield _with_estimate(FigureRow(figure=f"gap_{metric}", n=interval.labels, **place), gap)
     if rates:
-        for cell in moment.rates:
+        for cell in interval.rates:
             row = FigureRow(figure="error_rate", group=cell.group, label=cell.label, n=cell.n, **place)
             yield _with_estimate(row, cell.rate)
-        for group, error in moment.group_error.items():
+        for group, error in interval.group_error.items():
             yield _with_estimate(FigureRow(figure="group_error_rate", group=group, n="", **place), error)
 
 

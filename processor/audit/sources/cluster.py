@@ -31,7 +31,7 @@ from .source import ROLES, Role
 
 ADMIN_TIMEOUT_S = 15.0
 OPEN_TRANSACTION_TIMEOUT_S = 20.0
-"""seconds to wait for open transactions; a processor's own time out after ten"""
+"""seconds to wait for open transactions; those of a processor time out after ten"""
 RETRY_PAUSE_S = 0.05
 MAX_PARTITIONS_PER_REQUEST = 500
 
@@ -43,14 +43,14 @@ Extent = tuple[int, int]
 
 
 class KafkaOffsets:
-    """Asks the brokers."""
+    """Offsets of topic partitions, from the brokers."""
 
     def __init__(self, properties: Properties, patience: float = OPEN_TRANSACTION_TIMEOUT_S) -> None:
         self._client = create_client(AdminClient, client_properties(properties))
         self._patience = patience
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many each topic has; topics that do not exist are left out."""
+        """Partition count of each topic; topics that do not exist are left out."""
         try:
             found = self._client.list_topics(timeout=ADMIN_TIMEOUT_S).topics
         except KafkaException as problem:
@@ -63,24 +63,24 @@ class KafkaOffsets:
         The markers of one transaction land on its topics one by one. What was under way when we asked is waited for,
         so that whoever asks for the journal first, and then for the rest, gets all that the journal speaks of.
         """
-        begin = self._listed(places, _EARLIEST)
-        written = self._listed(places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
-        stable = self._listed(places, _LATEST, IsolationLevel.READ_COMMITTED)
+        begin = self._list_offsets(places, _EARLIEST)
+        written = self._list_offsets(places, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._list_offsets(places, _LATEST, IsolationLevel.READ_COMMITTED)
         deadline = time.monotonic() + self._patience
         while (late := [at for at in places if stable[at] < written[at]]) and time.monotonic() < deadline:
             time.sleep(RETRY_PAUSE_S)
-            stable |= self._listed(late, _LATEST, IsolationLevel.READ_COMMITTED)
+            stable |= self._list_offsets(late, _LATEST, IsolationLevel.READ_COMMITTED)
         return {at: (begin[at], max(begin[at], stable[at])) for at in places}
 
     def at_time(self, places: Sequence[TopicPartition], milliseconds: int) -> dict[TopicPartition, int | None]:
         """The first offset with a timestamp at or after this; None if there is none."""
-        found = self._listed(places, OffsetSpec.for_timestamp(milliseconds))
+        found = self._list_offsets(places, OffsetSpec.for_timestamp(milliseconds))
         return {at: offset if offset >= 0 else None for at, offset in found.items()}
 
-    def _listed(
+    def _list_offsets(
         self, places: Sequence[TopicPartition], what: Any, level: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> dict[TopicPartition, int]:
-        """One answer for each place; leaders may be moving, or not be known yet for a topic just made."""
+        """One offset for each partition. Retries: leaders may move, or not be known yet for a new topic."""
         found: dict[TopicPartition, int] = {}
         deadline = time.monotonic() + self._patience
         while left := [at for at in places if at not in found][:MAX_PARTITIONS_PER_REQUEST]:
@@ -114,7 +114,7 @@ def committed_identities(properties: Properties, group: str, inputs: Sequence[st
 
 
 def partition_counts(offsets: KafkaOffsets, topics: Mapping[Any, str]) -> dict[str, int]:
-    """Partition counts by topic; none of the topics there is a mistake of the person who asks."""
+    """Partition counts by topic. Raises if none of the topics exists: the configuration is wrong."""
     counts = offsets.partitions(list(topics.values()))
     if not counts:
         names = ", ".join(topics.values())
@@ -155,7 +155,7 @@ def _decode_ranges(value: bytes | None) -> _BatchRanges | None:
     try:
         return msgspec.json.decode(value or b"", type=_BatchRanges)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # the audit says so
+        return None  # the audit reports it
 
 
 # Many partitions are read at once, each by a consumer of its own: little is fetched ahead.
@@ -259,29 +259,29 @@ def fetch(
         consumer.assign([KafkaTopicPartition(at.topic, at.partition, start)])
         deadline, most = clock() + timeout, FIRST_FETCH_RECORDS
         while clock() < deadline:
-            heard = consumer.consume(most, POLL_TIMEOUT_S)
-            messages, reached = _messages_before(heard, at, stop)
+            polled = consumer.consume(most, POLL_TIMEOUT_S)
+            messages, reached = _messages_before(polled, at, stop)
             if messages:
                 most = _next_fetch_count(messages)
                 yield messages
             if reached:
                 return
-            if heard:
+            if polled:
                 deadline = clock() + timeout
     finally:
         consumer.close()
     raise RetryableError(f"reading {at.topic}[{at.partition}]: nothing arrived for {timeout:g} s")
 
 
-def _messages_before(heard: list[Message], at: TopicPartition, stop: int) -> tuple[list[Message], bool]:
+def _messages_before(polled: list[Message], at: TopicPartition, stop: int) -> tuple[list[Message], bool]:
     """The messages before ``stop``, and whether it was reached: markers are never seen, only what comes after them."""
     messages, reached = [], False
-    for message in heard:
+    for message in polled:
         error, offset = message.error(), message.offset() or 0
         if error is None and offset < stop:
             messages.append(message)
         elif error is not None and error.code() in UNREADABLE and messages:
-            break  # those before it come first; it is said again
+            break  # those before it are returned first; the error comes again
         elif error is not None and error.code() != KafkaError._PARTITION_EOF:
             check_reading(error, at, offset)
             continue

@@ -84,7 +84,7 @@ def _read_ordered_lists(files: Iterable[Path], topic: str, partition: int, start
 
 
 class FileRun(NamedTuple):
-    """A stretch of a plain file with rising offsets of one topic partition."""
+    """A run of a plain file with rising offsets of one topic partition."""
 
     path: Path
     first: int
@@ -121,8 +121,8 @@ class SpooledSource:
         runs = [run for run in self._runs.get((topic, partition), ()) if run.last >= start]
         if all(before.last < after.first for before, after in pairwise(runs)):
             return read_ordered([run.path for run in runs], topic, partition, start)
-        pieces = (read_ordered([run.path], topic, partition, start) for run in runs)
-        return _without_repeats(merge(*pieces, key=lambda record: record.offset))
+        parts = (read_ordered([run.path], topic, partition, start) for run in runs)
+        return _without_repeats(merge(*parts, key=lambda record: record.offset))
 
 
 def _without_repeats(records: Iterable[Record]) -> Iterator[Record]:
@@ -214,8 +214,8 @@ class _Spool:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._begun = 0
-        self._stretches: dict[tuple[str, int], list[_RunWriter]] = {}
+        self._run_count = 0
+        self._runs: dict[tuple[str, int], list[_RunWriter]] = {}
 
     def take(self, path: Path) -> None:
         number = 0
@@ -237,21 +237,21 @@ class _Spool:
     def _add(self, line: bytes, fresh: set[tuple[str, int]]) -> None:
         topic, partition, offset = _locate_line(line)
         place = (topic, partition)
-        stretches = self._stretches.setdefault(place, [])
-        if place not in fresh or offset <= stretches[-1].last:
+        runs = self._runs.setdefault(place, [])
+        if place not in fresh or offset <= runs[-1].last:
             fresh.add(place)
-            self._begin(place, stretches, offset)
-        stretch = stretches[-1]
-        stretch.last = offset
-        stretch.lines.append(line)
-        stretch.held += len(line)
-        if stretch.held > _SPOOL_BUFFER_BYTES:
-            stretch.write()
+            self._start_run(place, runs, offset)
+        run = runs[-1]
+        run.last = offset
+        run.lines.append(line)
+        run.held += len(line)
+        if run.held > _SPOOL_BUFFER_BYTES:
+            run.write()
 
-    def _begin(self, place: tuple[str, int], stretches: list[_RunWriter], offset: int) -> None:
-        if stretches:
-            stretches[-1].write()
-        if len(stretches) >= MAX_RUNS_PER_PARTITION:
+    def _start_run(self, place: tuple[str, int], runs: list[_RunWriter], offset: int) -> None:
+        if runs:
+            runs[-1].write()
+        if len(runs) >= MAX_RUNS_PER_PARTITION:
             raise RecordingError(
                 f"{place[0]}[{place[1]}] goes back in its offsets more than {MAX_RUNS_PER_PARTITION} times, "
                 f"last to {offset}. Remedy: sort the files by offset",
@@ -259,21 +259,18 @@ class _Spool:
                 partition=place[1],
                 offset=offset,
             )
-        self._begun += 1
-        stretches.append(_RunWriter(self._folder / f"{self._begun:06}.jsonl.zst", offset))
+        self._run_count += 1
+        runs.append(_RunWriter(self._folder / f"{self._run_count:06}.jsonl.zst", offset))
 
     def runs(self) -> dict[tuple[str, int], list[FileRun]]:
         """What was written, by topic and partition."""
-        for stretch in self._all():
-            stretch.write()
-        return {
-            place: [FileRun(one.path, one.first, one.last) for one in stretches]
-            for place, stretches in self._stretches.items()
-        }
+        for run in self._all():
+            run.write()
+        return {place: [FileRun(one.path, one.first, one.last) for one in runs] for place, runs in self._runs.items()}
 
     def _all(self) -> Iterator[_RunWriter]:
-        for stretches in self._stretches.values():
-            yield from stretches
+        for runs in self._runs.values():
+            yield from runs
 
 
 def _locate_line(line: bytes) -> tuple[str, int, int]:

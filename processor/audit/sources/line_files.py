@@ -29,7 +29,7 @@ FILE_SUFFIXES: dict[Compression, str] = {"zstd": ".jsonl.zst", "gzip": ".jsonl.g
 
 READ_BYTES = 1 << 18
 COMPRESSED_READ_BYTES = 1 << 14
-"""of compressed input at a time, which bounds what it may unfold to"""
+"""bytes of compressed input at a time, which bounds the size after decompression"""
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """bytes 1 to 3 of a zstd frame that holds no data, as `pzstd` writes first"""
@@ -68,13 +68,13 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 
 def _zstd_blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """By hand and not by a stream reader, which takes a frame that is cut off for the end of the file."""
+    """Not by a stream reader, which treats a truncated frame as the end of the file."""
     frame = None
-    unfolding = zstandard.ZstdDecompressor()
+    decompressor = zstandard.ZstdDecompressor()
     try:
         while data := file.read(COMPRESSED_READ_BYTES):
             while data:
-                frame = frame or unfolding.decompressobj()
+                frame = frame or decompressor.decompressobj()
                 if block := frame.decompress(data):
                     yield block
                 data = frame.unused_data if frame.eof else b""
@@ -87,8 +87,8 @@ def _zstd_blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 def _gzip_blocks(file: IO[bytes]) -> Iterator[bytes]:
     try:
-        with gzip.GzipFile(fileobj=file) as unfolded:
-            while block := unfolded.read(READ_BYTES):
+        with gzip.GzipFile(fileobj=file) as decompressed:
+            while block := decompressed.read(READ_BYTES):
                 yield block
     except EOFError:
         raise TruncatedFileError("is cut off in the middle of a compressed block") from None
@@ -99,7 +99,7 @@ def _gzip_blocks(file: IO[bytes]) -> Iterator[bytes]:
 TSTYPES = ("unknown", "create", "logappend")
 """by confluent-kafka's numbers"""
 UNKNOWN_BROKER = -1
-"""as kcat says it where librdkafka does not tell"""
+"""as kcat writes it where librdkafka does not name the broker"""
 
 
 class RecordedLine(msgspec.Struct, gc=False):
@@ -182,7 +182,7 @@ def read_file(path: Path) -> Iterator[Record]:
 
 
 def read_record_lists(path: Path) -> Iterator[list[Record]]:
-    """``read_file``, as many at a time as come together: no layer above needs to look at each."""
+    """``read_file`` as lists of records, as many as are decoded together."""
     last: Record | None = None
     try:
         for chunk in line_chunks(path):
@@ -242,7 +242,7 @@ def decode_lists(chunk: bytes) -> Iterator[list[Record]]:
             )
             for line in _DECODER.decode_lines(chunk)
         ]
-    except (msgspec.MsgspecError, ValueError):  # one by one, so that what is wrong is told from the rest
+    except (msgspec.MsgspecError, ValueError):  # one by one, so that only the wrong line is refused
         yield from ([_decode_leniently(line)] for line in chunk.split(b"\n") if line.strip())
         return
     if found:

@@ -32,21 +32,21 @@ class Source(Protocol):
     """
 
     def partitions(self, role: Role = "journal") -> list[int]:
-        """Those there is anything of. Decisions, dead letters and alerts are partitioned by key and may have another
-        number of partitions than the inputs, the journal and the changelog."""
+        """The partitions with any record. Decisions, dead letters and alerts are partitioned by key: their partition
+        count may differ from that of the inputs, the journal and the changelog."""
 
     def read(self, role: Role, partition: int, start: int = 0) -> Iterator[Record]:
         """In order of offset, from ``start`` on; memory does not grow with the length. Several reads may be under way
         at once. Empty for what was not recorded (see ``has``). Raises RecordingError for what cannot be read."""
 
     def has(self, role: Role) -> bool:
-        """Whether this topic was recorded at all, be it empty."""
+        """Whether this topic was recorded at all, even if it is empty."""
 
     def topic(self, role: Role) -> str:
         """The topic's real name; the role's own if it is not known."""
 
     def bounds(self, role: Role, partition: int) -> tuple[int, int] | None:
-        """The offsets [start, end) that are known to be covered; None if nobody wrote that down (plain files)."""
+        """The offsets [start, end) that are known to be covered; None if that is not known (plain files)."""
 
     def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
         """Offsets [first, end) within the bounds that were gone before they could be recorded; None if nobody wrote
@@ -85,9 +85,9 @@ def assign_roles(names: Iterable[str], topics: Mapping[Role, str] | None = None)
     """
     found: dict[Role, str] = {}
     there = sorted(set(names))
-    told = {role: topic for role, topic in (topics or {}).items() if topic in there}
+    named = {role: topic for role, topic in (topics or {}).items() if topic in there}
     for name in there:
-        role = _role_of(name, told)
+        role = _role_of(name, named)
         if role is None:
             continue
         if role in found:
@@ -96,14 +96,14 @@ def assign_roles(names: Iterable[str], topics: Mapping[Role, str] | None = None)
     return found
 
 
-def _role_of(topic: str, told: Mapping[Role, str]) -> Role | None:
+def _role_of(topic: str, named: Mapping[Role, str]) -> Role | None:
     for role in ROLES:
-        if told.get(role) == topic:
+        if named.get(role) == topic:
             return role
     plain = topic.replace("_", "-")
     for role in ROLES:
         own = role.replace("_", "-")
-        if role not in told and (plain == own or plain.endswith((f".{own}", f"-{own}"))):
+        if role not in named and (plain == own or plain.endswith((f".{own}", f"-{own}"))):
             return role
     return None
 

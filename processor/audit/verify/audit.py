@@ -1,4 +1,4 @@
-"""The audit of a whole record: its partitions side by side, and one verdict."""
+"""The audit of a whole record: all partitions, and one verdict."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def audit(
 ) -> Audit:
     """Audit these partitions, or all there are, shared out among as many processes as there are processors.
 
-    A process works through its partitions side by side, see ``abreast``.
-    ``progress`` is told how many input records have been read in all.
+    Each process interleaves its partitions, see ``interleave_partitions``.
+    ``progress`` gets the number of input records read so far.
     """
     started = time.monotonic()
     for role in ("journal", "requests", "feedback"):
@@ -134,7 +134,7 @@ def check_recording(source: Source) -> tuple[list[Finding], list[str]]:
 
 
 def _is_small(source: Source, chosen: Sequence[int]) -> bool:
-    """Whether all is done before another process has even started."""
+    """Whether the audit is done before another process has even started."""
     known = all(source.bounds("requests", number) for number in chosen)
     return known and sum(_count_requests(source, number) for number in chosen) < SINGLE_PROCESS_REQUESTS
 

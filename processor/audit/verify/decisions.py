@@ -18,26 +18,28 @@ from processor.core.stream.tenant import TenantSettings
 from processor.ports.log import Record
 
 
-def tenants_without_seed(asked: DecodedBatch, book: RecordedSettings) -> set[str]:
+def tenants_without_seed(decoded: DecodedBatch, recorded_settings: RecordedSettings) -> set[str]:
     """The tenants of these requests whose seed nobody gave us."""
-    if len(book.assigned) <= len(asked.requests) and book.has_all_seeds():
+    if len(recorded_settings.assigned) <= len(decoded.requests) and recorded_settings.has_all_seeds():
         return set()  # without a look at each request
-    asking = {event.tenant for _, event, _ in asked.requests}
-    return {tenant for tenant in asking if book.settings_for(tenant) and tenant in book.seedless}
+    asking = {event.tenant for _, event, _ in decoded.requests}
+    return {
+        tenant for tenant in asking if recorded_settings.settings_for(tenant) and tenant in recorded_settings.seedless
+    }
 
 
 def recorded_draws(
-    asked: DecodedBatch, book: RecordedSettings, tenants: set[str], decisions: Iterable[Record]
+    decoded: DecodedBatch, recorded_settings: RecordedSettings, tenants: set[str], decisions: Iterable[Record]
 ) -> Mapping[str, Mapping[str, Drawn]]:
     """What these decisions say, by tenant and id; only what some draw could have led to."""
-    said = {(e.tenant, e.decision_id): e for _, e, _ in asked.requests if e.tenant in tenants}
+    requests = {(e.tenant, e.decision_id): e for _, e, _ in decoded.requests if e.tenant in tenants}
     drawn: dict[str, dict[str, Drawn]] = {tenant: {} for tenant in tenants}
     for record in decisions:
         try:
             event = decode_decision(record.value or b"")
         except msgspec.MsgspecError:
             continue
-        request, rules = said.get((event.tenant, event.decision_id)), book.settings_for(event.tenant)
+        request, rules = requests.get((event.tenant, event.decision_id)), recorded_settings.settings_for(event.tenant)
         if request is not None and rules is not None and _is_possible(event, request, rules):
             drawn[event.tenant][event.decision_id] = Drawn(event.decision, event.expert, event.instance)
     return drawn
@@ -78,29 +80,29 @@ def head_of(record: Record) -> DecisionHead | None:
 class Decisions:
     """The decisions of one partition, batch by batch."""
 
-    def __init__(self, shelf: OutputReader, number: int) -> None:
-        self.shelf, self.number, self.topic = shelf, number, shelf.topic
+    def __init__(self, reader: OutputReader, number: int) -> None:
+        self.reader, self.number, self.topic = reader, number, reader.topic
         self._taken: tuple[str, int, list[Record]] | None = None
         self._hashed: tuple[list[bytes], str] = ([], decisions_digest([]))
         """the decisions a digest was last made of, and the digest"""
 
     def of(self, journal: JournalRecord) -> list[Record]:
-        """Those that say they are of this batch; asked for again, the same."""
+        """The published decisions of this batch; a second call returns the same."""
         if self._taken is None or self._taken[:2] != (journal.lineage, journal.sequence):
             self._taken = (journal.lineage, journal.sequence, self._take(journal))
         return self._taken[2]
 
     def _take(self, journal: JournalRecord) -> list[Record]:
-        if not self.shelf.alike:
-            return [r for lane in self.shelf.lanes.values() for r in _take_batch(lane, journal.sequence, [])]
-        lane = self.shelf.lanes[self.number]
-        records = lane.take(journal.decisions)
+        if not self.reader.same_partitions:
+            return [r for cursor in self.reader.cursors.values() for r in _take_batch(cursor, journal.sequence, [])]
+        cursor = self.reader.cursors[self.number]
+        records = cursor.take(journal.decisions)
         if self.digest_of([r.value or b"" for r in records]) == journal.decisions_digest:
             return records
-        return _take_batch(lane, journal.sequence, records)
+        return _take_batch(cursor, journal.sequence, records)
 
     def digest_of(self, values: list[bytes]) -> str:
-        """Of these decisions. The same are asked for twice: as they were recorded, and as they follow."""
+        """The digest of these decisions, cached: it is needed as they were recorded and as they follow."""
         if values != self._hashed[0]:
             self._hashed = (values, decisions_digest(values))
         return self._hashed[1]
@@ -110,20 +112,20 @@ class Decisions:
 
         Sequences start again with every lineage, so where that tells more than one place the digest decides.
         """
-        if self.shelf.alike:
-            self.shelf.start(self._first_offset(journal))
+        if self.reader.same_partitions:
+            self.reader.start(self._first_offset(journal))
             return
-        for lane in self.shelf.lanes.values():
-            for record in lane:
+        for cursor in self.reader.cursors.values():
+            for record in cursor:
                 if (head := head_of(record)) is None or head.batch >= journal.sequence:
-                    lane.put_back(record)
+                    cursor.put_back(record)
                     break
 
     def _first_offset(self, journal: JournalRecord) -> int:
         first: int | None = None
         end = 0
         group: list[Record] = []
-        for record in self.shelf.lanes[self.number]:
+        for record in self.reader.cursors[self.number]:
             head, end = head_of(record), record.offset + 1
             if head is None or head.batch < journal.sequence:
                 group = []
@@ -138,10 +140,10 @@ class Decisions:
                 group = group[1:]
         return end if first is None else first
 
-    def rest(self) -> Iterable[Record]:
-        """What no batch has claimed."""
-        for lane in self.shelf.lanes.values():
-            yield from lane
+    def unclaimed(self) -> Iterable[Record]:
+        """The decisions that no batch has claimed."""
+        for cursor in self.reader.cursors.values():
+            yield from cursor
 
     # Comparing
 
@@ -152,7 +154,7 @@ class Decisions:
             keys = _Keys()
             if [r.key for r in records] == [keys[one.tenant] for one in made]:
                 return []
-        if not self.shelf.alike and {(r.key, r.value) for r in records} == {
+        if not self.reader.same_partitions and {(r.key, r.value) for r in records} == {
             (one.tenant.encode(), value) for one, value in zip(made, values, strict=True)
         }:
             return [] if len(records) == len(values) else [self._twice(journal, records)]
@@ -169,7 +171,10 @@ class Decisions:
     def digest_only(self, journal: JournalRecord, offset: int) -> list[Finding]:
         """Where nothing can be recomputed: are they those the journal was written with?"""
         records = self.of(journal)
-        if not self.shelf.alike or decisions_digest([r.value or b"" for r in records]) == journal.decisions_digest:
+        if (
+            not self.reader.same_partitions
+            or decisions_digest([r.value or b"" for r in records]) == journal.decisions_digest
+        ):
             return []
         first = records[0].offset if records else None
         text = (
@@ -276,15 +281,15 @@ class _Keys(dict[str, bytes]):
         return key
 
 
-def _take_batch(lane: PartitionCursor, sequence: int, begun: list[Record]) -> list[Record]:
+def _take_batch(cursor: PartitionCursor, sequence: int, begun: list[Record]) -> list[Record]:
     """All records up to the first of a later batch; ``begun`` has been read already."""
     for record in reversed(begun):
-        lane.put_back(record)
+        cursor.put_back(record)
     records: list[Record] = []
-    for record in lane:
+    for record in cursor:
         head = head_of(record)
         if head is not None and head.batch > sequence:
-            lane.put_back(record)
+            cursor.put_back(record)
             break
         records.append(record)
     return records

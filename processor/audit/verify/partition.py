@@ -37,8 +37,8 @@ class ExpectedIdentity:
     topic: str
     partition: int
 
-    def met_by(self, identity: Identity, result: PartitionAudit) -> list[Finding]:
-        """Hold a batch against it."""
+    def check_batch(self, identity: Identity, result: PartitionAudit) -> list[Finding]:
+        """Compare a batch with it."""
         wanted = self.identity
         if wanted is None:
             return []
@@ -51,7 +51,7 @@ class ExpectedIdentity:
                 return [self._finding("anchor", text, wanted.digest, identity.digest)]
         return []
 
-    def missed_by(self, replay: Replay, result: PartitionAudit) -> list[Finding]:
+    def check_end(self, replay: Replay, result: PartitionAudit) -> list[Finding]:
         """The journal has ended without it."""
         wanted, last = self.identity, replay.chain.last
         if wanted is None:
@@ -93,13 +93,13 @@ class Outputs:
     floors: tuple[int, int] = (0, 0)
     """where the audit starts in the two inputs"""
 
-    def left_over(self, replay: Replay, result: PartitionAudit, found: Findings) -> None:
+    def add_unclaimed(self, replay: Replay, result: PartitionAudit, found: Findings) -> None:
         """Outputs that no batch has claimed."""
         last = replay.chain.last
         if last is None:
             return
         later = 0
-        for record in self.decisions.rest():
+        for record in self.decisions.unclaimed():
             head = head_of(record)
             if head is None or head.batch <= last.record.sequence:
                 found.add([self.decisions.added(last.record, record)])
@@ -114,11 +114,11 @@ class Outputs:
 
     def _other_outputs(self, replay: Replay, found: Findings) -> None:
         if self.letters is not None:
-            for record, place, role, offset in self.letters.rest():
-                if self.floors[role] <= offset < replay.tapes[role].position:
+            for record, place, role, offset in self.letters.unclaimed():
+                if self.floors[role] <= offset < replay.cursors[role].position:
                     found.add([self.letters.added(record, place)])
         if self.alerts is not None:
-            found.add([self.alerts.added(record) for record in self.alerts.rest()])
+            found.add([self.alerts.added(record) for record in self.alerts.unclaimed()])
 
     def _cut_off(self, offset: int, batch: int, reached: int) -> Finding:
         return Finding(
@@ -133,10 +133,10 @@ class Outputs:
 
 
 def add_notes(replay: Replay, result: PartitionAudit, found: Findings) -> None:
-    """What is no difference, but should be known."""
-    for tape in replay.tapes:
-        if count := tape.rest():
-            result.notes.append(f"{count} records of {tape.topic} come after the last batch and are not decided yet")
+    """Add what is no difference, but should be known."""
+    for cursor in replay.cursors:
+        if count := cursor.count_remaining():
+            result.notes.append(f"{count} records of {cursor.topic} come after the last batch and are not decided yet")
     if replay.lost:
         left = result.batches - result.recomputed
         result.notes.append(
@@ -144,7 +144,7 @@ def add_notes(replay: Replay, result: PartitionAudit, found: Findings) -> None:
             "inputs and the digests of the decisions were checked"
         )
     missing = result.recomputed - result.states
-    if missing and replay.book.seedless and "state" not in found.counts:
+    if missing and replay.recorded_settings.seedless and "state" not in found.counts:
         result.notes.append(
             f"the state digests of {missing} batches were not verified: they hold what shadow policies drew, for which "
             "the seed or the changelog is needed"
@@ -157,9 +157,9 @@ def audit_partitions(
     options: AuditOptions,
     progress: Callable[[int], None] = lambda records: None,
 ) -> list[PartitionAudit]:
-    """Never raises for what is wrong with the record: that is what it is there to tell.
+    """Audit these partitions. Never raises for what is wrong with the record: that is in the results.
 
-    ``progress`` is told how many more input records have been read.
+    ``progress`` gets the number of further input records read.
     """
     with rare_garbage_collection():
         return interleave_partitions(_PartitionAuditor(source, number, options).run(progress) for number in numbers)
@@ -167,7 +167,7 @@ def audit_partitions(
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Records come and go by the thousand and hold no cycles: looking for some every 700 objects takes a tenth."""
+    """Collect garbage rarely: records hold no cycles, and the usual threshold of 700 objects costs a tenth."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)
     try:
@@ -189,7 +189,7 @@ class _PartitionAuditor:
         self.seedless: set[str] = set()
 
     def run(self, progress: Callable[[int], None]) -> Stepping[PartitionAudit]:
-        """What is wrong with this partition ends this one only."""
+        """Audit the partition. An error in its record ends this partition only."""
         try:
             yield from self._all(progress)
         except NotAuditableError as reason:
@@ -208,12 +208,12 @@ class _PartitionAuditor:
             start, found = start_from_snapshot(self.source, self.number, self.options.from_batch, self.options.secrets)
             self.found.add(found)
             self.result.from_batch = start.link.record.sequence + 1
-            self.found.add(self.anchor.met_by(start.link.identity, self.result))
+            self.found.add(self.anchor.check_batch(start.link.identity, self.result))
         replay = Replay(self.source, self.number, self.options.secrets, codec=self.codec, start=start)
         replay.drawn = self._drawn
         read = 0
-        for batch in replay.unstepped():
-            if replay.lost or len(batch.raws) >= LARGE_BATCH_RECORDS:
+        for batch in replay.read_batches():
+            if replay.lost or len(batch.inputs) >= LARGE_BATCH_RECORDS:
                 replay.recompute(batch)
             else:
                 replay.take(batch, (yield replay.given(batch)))
@@ -221,11 +221,11 @@ class _PartitionAuditor:
             progress(replay.read - read)
             read = replay.read
             del batch  # before the next one is made: its memory is used again
-        self.found.add(replay.rest())
-        self.result.skipped = [one for tape in replay.tapes for one in tape.skipped]
-        self.found.add(self.anchor.missed_by(replay, self.result))
+        self.found.add(replay.final_findings())
+        self.result.skipped = [one for cursor in replay.cursors for one in cursor.skipped]
+        self.found.add(self.anchor.check_end(replay, self.result))
         if self.outputs is not None:
-            self.outputs.left_over(replay, self.result, self.found)
+            self.outputs.add_unclaimed(replay, self.result, self.found)
         add_notes(replay, self.result, self.found)
         if self.changelog is not None and self.changelog.trimmed:
             self.result.notes.append(
@@ -234,8 +234,8 @@ class _PartitionAuditor:
             )
         self.result.finished = True
 
-    def _opened(self, journal: JournalRecord) -> Outputs:
-        """The outputs; it takes a batch to know how many partitions the inputs have."""
+    def _open_outputs(self, journal: JournalRecord) -> Outputs:
+        """Open the outputs at the first batch: the journal has the partition count of the inputs."""
         if self.outputs is not None:
             return self.outputs
         source, number, partitions = self.source, self.number, journal.partitions
@@ -261,13 +261,13 @@ class _PartitionAuditor:
     # One batch
 
     def _drawn(
-        self, journal: JournalRecord, asked: DecodedBatch, book: RecordedSettings
+        self, journal: JournalRecord, decoded: DecodedBatch, recorded_settings: RecordedSettings
     ) -> Mapping[str, Mapping[str, Drawn]]:
-        tenants = tenants_without_seed(asked, book)
+        tenants = tenants_without_seed(decoded, recorded_settings)
         if not tenants:
             return {}
         self.seedless |= tenants
-        return recorded_draws(asked, book, tenants, self._opened(journal).decisions.of(journal))
+        return recorded_draws(decoded, recorded_settings, tenants, self._open_outputs(journal).decisions.of(journal))
 
     def _batch(self, replay: Replay, batch: ReplayedBatch) -> None:
         result, journal = self.result, batch.journal
@@ -276,15 +276,15 @@ class _PartitionAuditor:
         outcome = batch.outcome
         if outcome is None:
             if self.source.has("decisions"):
-                found += self._opened(journal).decisions.digest_only(journal, batch.offset)
+                found += self._open_outputs(journal).decisions.digest_only(journal, batch.offset)
         else:
             result.recomputed += 1
             found += self._outcome(replay, batch, outcome)
         self.found.add(self._with_causes(found, batch))
-        self.found.add(self.anchor.met_by(batch.identity, result))
+        self.found.add(self.anchor.check_batch(batch.identity, result))
 
     def _outcome(self, replay: Replay, batch: ReplayedBatch, outcome: StepResult) -> list[Finding]:
-        result, journal, outputs = self.result, batch.journal, self._opened(batch.journal)
+        result, journal, outputs = self.result, batch.journal, self._open_outputs(batch.journal)
         values = [made.value for made in outcome.decisions]
         topic, codec = outputs.decisions.topic, self.codec
         published = [codec.from_json(topic, value) for value in values] if codec else values
@@ -314,7 +314,7 @@ class _PartitionAuditor:
         if follows == journal.state_digest:
             self.result.states += 1
             return self.changelog.compare(journal, batch.identity, outcome.writes) if self.changelog else []
-        if not replay.book.seedless:
+        if not replay.recorded_settings.seedless:
             text = f"the state after batch {journal.sequence} is not the one that follows"
             return [self._in_journal("state", batch, text, journal.state_digest, follows)]
         entry = self.changelog.of(journal) if self.changelog else None

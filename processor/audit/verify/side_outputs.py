@@ -33,7 +33,7 @@ Place = tuple[bytes, int]
 
 
 class DeadLetters:
-    """The dead letters of one partition of the inputs; told apart by the place in their headers.
+    """The dead letters of one partition of the inputs, identified by the offset in their headers.
 
     They are partitioned by the key they came with, and without one they may be anywhere, so order says nothing.
     """
@@ -41,7 +41,7 @@ class DeadLetters:
     def __init__(self, source: Source, number: int) -> None:
         self.topic, self.number, self._mine = source.topic("dead_letters"), number, str(number).encode()
         self._topics = (source.topic("requests").encode(), source.topic("feedback").encode())
-        self._lanes = [iter(source.read("dead_letters", j)) for j in source.partitions("dead_letters")]
+        self._readers = [iter(source.read("dead_letters", j)) for j in source.partitions("dead_letters")]
         self._seen: dict[Place, tuple[Record, bytes]] = {}
         """read already and not looked for yet, each with the reason it gives"""
         self._floors = (0, 0)
@@ -77,9 +77,9 @@ class DeadLetters:
             return self._finding(journal, record.offset, text, reason, str(letter.reason))
         return self._finding(journal, record.offset, f"{where} is not what came", quote(record.value))
 
-    def rest(self) -> Iterable[tuple[Record, str, int, int]]:
+    def unclaimed(self) -> Iterable[tuple[Record, str, int, int]]:
         """What nothing leads to, with the place it names: in words, by input (0 or 1) and by offset."""
-        while self._lanes:
+        while self._readers:
             self._read_on()
         for place, (record, _) in self._seen.items():
             yield record, self._in_words(place), int(place[0] != self._topics[0]), place[1]
@@ -88,7 +88,7 @@ class DeadLetters:
         seen = self._early if place[1] < self._floor(place[0]) else self._seen
         limit = min(len(self._seen) + READ_AHEAD_LETTERS, MAX_HELD_LETTERS)
         while place not in seen:
-            if not self._lanes or len(self._seen) >= limit:
+            if not self._readers or len(self._seen) >= limit:
                 return None, b""
             self._read_on()
         return seen.pop(place)
@@ -98,15 +98,15 @@ class DeadLetters:
 
     def _read_on(self) -> None:
         """One record of every partition."""
-        for lane in tuple(self._lanes):
-            record = next(lane, None)
+        for cursor in tuple(self._readers):
+            record = next(cursor, None)
             if record is None:
-                self._lanes.remove(lane)
+                self._readers.remove(cursor)
                 continue
-            said = dict(record.headers).get
-            offset = said("gforce.offset") or b""
-            if said("gforce.partition") == self._mine and offset.isdigit():
-                self._keep((said("gforce.topic") or b"", int(offset)), (record, said("gforce.reason") or b""))
+            header = dict(record.headers).get
+            offset = header("gforce.offset") or b""
+            if header("gforce.partition") == self._mine and offset.isdigit():
+                self._keep((header("gforce.topic") or b"", int(offset)), (record, header("gforce.reason") or b""))
 
     def _keep(self, place: Place, letter: tuple[Record, bytes]) -> None:
         if place[1] >= self._floor(place[0]):
@@ -144,7 +144,7 @@ class DeadLetters:
 
 
 def _holds_input(record: Record, raw: InputRecord) -> bool:
-    """Whether a dead letter has the key and value of what came, as they are published; see ``runtime.loop.publish``."""
+    """Whether a dead letter has the key and value of what came, as they are published; see ``service.publish``."""
     key, value = raw.key, raw.received
     if value is not None and len(value) > MAX_DEAD_LETTER:
         value = value[:1_000]
@@ -159,23 +159,23 @@ def _header_text(record: Record, name: str) -> str:
 class Alerts:
     """The alerts of one partition, in order for each tenant."""
 
-    def __init__(self, shelf: OutputReader, number: int) -> None:
-        self._shelf, self.number, self.topic = shelf, number, shelf.topic
+    def __init__(self, reader: OutputReader, number: int) -> None:
+        self._reader, self.number, self.topic = reader, number, reader.topic
 
     def compare(self, journal: JournalRecord, alerts: Sequence[Any]) -> list[Finding]:
         """``alerts`` are those that follow from the batch."""
         found: list[Finding] = []
         names = [(alert.tenant, alert.number, alert.state) for alert in alerts]
         for i, alert in enumerate(alerts):
-            lane = self._shelf.lane(alert.tenant.encode())
-            record = lane.next()
+            cursor = self._reader.cursor(alert.tenant.encode())
+            record = cursor.next()
             expected = alert.encode()
             who = f'alert {alert.number} of tenant "{alert.tenant}" ({alert.state})'
             if record is None or _is_later(record, journal.sequence, names[i], names[i + 1 :]):
                 where = "" if record is None else f": it was before offset {record.offset}"
                 found.append(self._finding(journal, None, f"{who} is missing{where}", "", quote(expected)))
                 if record is not None:
-                    lane.put_back(record)
+                    cursor.put_back(record)
             elif not same_alert(record.value or b"", expected):
                 text = f"{who} is not as it follows from the record"
                 found.append(self._finding(journal, record.offset, text, quote(record.value), quote(expected)))
@@ -183,15 +183,15 @@ class Alerts:
 
     def skip_to(self, journal: JournalRecord) -> None:
         """Leave out what batches before this one have raised."""
-        for lane in self._shelf.lanes.values():
-            for record in lane:
+        for cursor in self._reader.cursors.values():
+            for record in cursor:
                 if _batch_of(record) >= journal.sequence:
-                    lane.put_back(record)
+                    cursor.put_back(record)
                     break
 
-    def rest(self) -> Iterable[Record]:
-        for lane in self._shelf.lanes.values():
-            yield from lane
+    def unclaimed(self) -> Iterable[Record]:
+        for cursor in self._reader.cursors.values():
+            yield from cursor
 
     def added(self, record: Record) -> Finding:
         return Finding(

@@ -27,7 +27,7 @@ from .settings import SettingsChange
 
 _SET, _DELETE = b"Ee"
 _NUMBER, _LABEL = slice(1, 3), 11
-"""where a settled entry has its tenant and its label; see ``core.stream.entry``"""
+"""where a settled entry has its tenant and its label; see ``core.stream.entries``"""
 
 
 class RecordedDecision(msgspec.Struct, frozen=True, gc=False):
@@ -59,14 +59,14 @@ class PendingLabels:
         self.waiting: dict[bytes, RecordedDecision] = {}
 
     def take(
-        self, outcome: StepResult, asked: DecodedBatch
+        self, outcome: StepResult, decoded: DecodedBatch
     ) -> tuple[list[RecordedDecision], list[LabelledDecision], list[bytes]]:
         """What a batch decided, which labels it joined, and whose labels will never come now."""
         made: list[RecordedDecision] = []
         for one in outcome.decisions:
-            opened = _DECODER.decode(one.value)
-            self.waiting[entry_id(opened.tenant, opened.decision_id)] = opened
-            made.append(opened)
+            decision = _DECODER.decode(one.value)
+            self.waiting[entry_id(decision.tenant, decision.decision_id)] = decision
+            made.append(decision)
         labelled: list[LabelledDecision] = []
         expired: list[bytes] = []
         names = list(outcome.partition.tenants)
@@ -77,7 +77,7 @@ class PendingLabels:
             truth = (
                 _label_of_entry(outcome.partition, names, found, value)
                 if value
-                else _label_of_removed(outcome, asked, key, found)
+                else _label_of_removed(outcome, decoded, key, found)
             )
             if truth is None:
                 expired.append(key)
@@ -114,7 +114,7 @@ def _label_of_entry(partition: Partition, names: list[str], found: RecordedDecis
     return partition.tenants[found.tenant].names.labels[value[_LABEL]]
 
 
-def _label_of_removed(outcome: StepResult, asked: DecodedBatch, key: bytes, found: RecordedDecision) -> str | None:
+def _label_of_removed(outcome: StepResult, decoded: DecodedBatch, key: bytes, found: RecordedDecision) -> str | None:
     """The label of a decision that was settled and forgotten in one batch, so that the writes do not say how.
 
     A label of this batch was first; else it has expired, and counts as the rules say.
@@ -123,7 +123,7 @@ def _label_of_removed(outcome: StepResult, asked: DecodedBatch, key: bytes, foun
     settings = rules.settings
     if settings.feedback != "all" and found.decision != settings.positive:
         return None
-    came = (event.label for _, event, of in asked.feedback if of == key and event.label in settings.labels)
+    came = (event.label for _, event, of in decoded.feedback if of == key and event.label in settings.labels)
     return next(came, rules.on_expiry)
 
 

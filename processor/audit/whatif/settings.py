@@ -24,8 +24,10 @@ DelayKind = Literal["none", "fixed", "later", "times"]
 class LabelDelay(msgspec.Struct, frozen=True):
     """Other times for the labels: at once, so long after the request, later than they came, or so many times as late.
 
-    >>> LabelDelay.read("+1h"), LabelDelay.read("none").moved(5_000, 9_000), LabelDelay.read("x0.5").moved(5_000, 9_000)
-    (LabelDelay(kind='later', amount=3600000.0), 5000, 7000)
+    >>> LabelDelay.read("+1h")
+    LabelDelay(kind='later', amount=3600000.0)
+    >>> LabelDelay.read("none").label_time(5_000, 9_000), LabelDelay.read("x0.5").label_time(5_000, 9_000)
+    (5000, 7000)
     """
 
     kind: DelayKind
@@ -54,7 +56,7 @@ class LabelDelay(msgspec.Struct, frozen=True):
                 "request), +1h (later than it came) or x2 (twice as late)"
             ) from None
 
-    def moved(self, asked: int, came: int) -> int:
+    def label_time(self, asked: int, came: int) -> int:
         """When the label of a request comes now; all in milliseconds."""
         match self.kind:
             case "none":
@@ -106,8 +108,8 @@ class SettingsChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         ]
         return ", ".join(part for part in said if part) or RECORDED
 
-    def under(self, tenant: str, rules: TenantSettings) -> TenantSettings:
-        """The tenant's rules with this change. Raises InvalidSettings where they do not go together."""
+    def apply_to(self, tenant: str, rules: TenantSettings) -> TenantSettings:
+        """The tenant's rules with this change. Raises InvalidSettingsError where they do not go together."""
         settings = rules.settings
         policy = settings.policy
         balance = policy.balance

@@ -93,24 +93,26 @@ class RetimedLabels:
         """Labels that have not come by the end of the record."""
         return len(self._due)
 
-    def __call__(self, journal: JournalRecord, asked: DecodedBatch) -> DecodedBatch:
-        until = _end_of_batch(journal, asked)
-        for raw, event, key in asked.requests:
+    def __call__(self, journal: JournalRecord, decoded: DecodedBatch) -> DecodedBatch:
+        until = _end_of_batch(journal, decoded)
+        for raw, event, key in decoded.requests:
             at = _timestamp(raw, journal)
             for offset, came, label in self._store.of(key):
-                when = self._delay.moved(at, came if came >= 0 else at)
+                when = self._delay.label_time(at, came if came >= 0 else at)
                 heappush(self._due, (when, offset, event.tenant, event.decision_id, label))
         feedback = []
         while self._due and self._due[0][0] <= until:
             when, offset, tenant, decision_id, label = heappop(self._due)
             raw = InputRecord(FEEDBACK, offset, when, tenant.encode(), b"")
             feedback.append((raw, FeedbackEvent(tenant, decision_id, label), entry_id(tenant, decision_id)))
-        return replace(asked, feedback=feedback)
+        return replace(decoded, feedback=feedback)
 
 
-def _end_of_batch(journal: JournalRecord, asked: DecodedBatch) -> int:
+def _end_of_batch(journal: JournalRecord, decoded: DecodedBatch) -> int:
     """Up to when labels belong to this batch: the time of its last record; without any, its clock."""
-    return max((_timestamp(raw, journal) for raw, _, _ in (*asked.requests, *asked.feedback)), default=journal.clock)
+    return max(
+        (_timestamp(raw, journal) for raw, _, _ in (*decoded.requests, *decoded.feedback)), default=journal.clock
+    )
 
 
 def _timestamp(raw: InputRecord, journal: JournalRecord) -> int:
@@ -136,12 +138,12 @@ class Variation:
         self._lineage = ""
         self.partition: Partition | None = None
         self.runs: dict[str, TenantRun] = {}
-        self.ledger = PendingLabels()
+        self.pending = PendingLabels()
 
     def _begin(self, journal: JournalRecord) -> None:
         self._lineage = journal.lineage
-        self.book, self.mirror = RecordedSettings(self._secrets, self._override), MemoryState()
-        self.runs, self.ledger = {}, PendingLabels()
+        self.recorded_settings, self.state = RecordedSettings(self._secrets, self._override), MemoryState()
+        self.runs, self.pending = {}, PendingLabels()
         self.partition = Partition(
             self._number, journal.partitions, Identity(journal.lineage, journal.sequence - 1, GENESIS)
         )
@@ -153,26 +155,26 @@ class Variation:
             self.refused[tenant] = HIDDEN_LABELS
             return rules
         try:
-            return self.change.under(tenant, rules)
+            return self.change.apply_to(tenant, rules)
         except InvalidSettingsError as error:
             self.refused[tenant] = str(error)
             return rules
 
     def follow(self, batch: ReplayedBatch) -> tuple[list[LabelledDecision], list[bytes]]:
-        """One batch. The labels it joined, and decisions whose labels will never come."""
+        """Step one batch. Returns the labels it joined, and decisions whose labels will never come."""
         journal = batch.journal
-        assert batch.asked is not None
+        assert batch.decoded is not None
         if journal.lineage != self._lineage:
             self._begin(journal)
         self._configure(journal)
-        asked, undecidable = self._transformed(journal, batch.asked)
-        terms = self.book.in_force()
-        due = self.mirror.due(due_slot(journal.clock, terms.slot), terms.sweep)
+        decoded, undecidable = self._transform(journal, batch.decoded)
+        settings = self.recorded_settings.stream_settings()
+        due = self.state.due(due_slot(journal.clock, settings.slot), settings.sweep)
         assert self.partition is not None
-        outcome = step(self.partition, asked, self.mirror.entries, due, journal.clock, terms)
-        self.mirror.follow(outcome)
+        outcome = step(self.partition, decoded, self.state.entries, due, journal.clock, settings)
+        self.state.follow(outcome)
         self.partition = advanced(outcome.partition, batch.identity)
-        made, labelled, expired = self.ledger.take(outcome, asked)
+        made, labelled, expired = self.pending.take(outcome, decoded)
         count_batch(self.runs, made, labelled, frozenset())
         for tenant in undecidable:
             self.runs.setdefault(tenant, TenantRun(tenant)).undecided += 1
@@ -182,44 +184,44 @@ class Variation:
         return labelled, expired
 
     def _configure(self, journal: JournalRecord) -> None:
-        """As ``Replay`` does it."""
-        self.book.configs.update(journal.configs)
-        fresh = bool(journal.terms) and journal.terms != self.book.terms
+        """Apply the settings of the journal, as ``Replay`` does."""
+        self.recorded_settings.configs.update(journal.configs)
+        fresh = bool(journal.terms) and journal.terms != self.recorded_settings.stream_text
         if fresh:
-            self.book.set_terms(journal.terms)
-        self.book.assigned.update(journal.rules)
+            self.recorded_settings.set_stream_settings(journal.terms)
+        self.recorded_settings.assigned.update(journal.rules)
         affected = [name for name in self.partition.tenants if fresh or name in journal.rules] if self.partition else []
         if affected and self.partition is not None:
-            tenants, own = dict(self.partition.tenants), fields_by_tenant(self.mirror.fields)
+            tenants, own = dict(self.partition.tenants), fields_by_tenant(self.state.fields)
             for name in affected:
                 number = tenants[name].number
-                tenants[name] = Tenant.from_fields(number, own[number], self.book.settings_for)
+                tenants[name] = Tenant.from_fields(number, own[number], self.recorded_settings.settings_for)
             self.partition = replace(self.partition, tenants=tenants)
 
-    def _transformed(self, journal: JournalRecord, asked: DecodedBatch) -> tuple[DecodedBatch, list[str]]:
-        """What this setting is asked: the tenants wanted, without the experts left out, labels at their new times."""
+    def _transform(self, journal: JournalRecord, decoded: DecodedBatch) -> tuple[DecodedBatch, list[str]]:
+        """The batch under this setting: the tenants wanted, without the experts left out, labels at their new times."""
         wanted, without = self._tenants, set(self.change.without)
-        requests = [one for one in asked.requests if not wanted or one[1].tenant in wanted]
-        feedback = [one for one in asked.feedback if not wanted or one[1].tenant in wanted]
+        requests = [one for one in decoded.requests if not wanted or one[1].tenant in wanted]
+        feedback = [one for one in decoded.feedback if not wanted or one[1].tenant in wanted]
         undecidable: list[str] = []
         if without:
             kept = []
             for raw, event, key in requests:
-                said = {expert: label for expert, label in event.predictions.items() if expert not in without}
-                if said:
-                    kept.append((raw, msgspec.structs.replace(event, advice=Advice.of(event.group, said)), key))
+                predictions = {expert: label for expert, label in event.predictions.items() if expert not in without}
+                if predictions:
+                    kept.append((raw, msgspec.structs.replace(event, advice=Advice.of(event.group, predictions)), key))
                 else:
                     undecidable.append(event.tenant)
             requests = kept
-        asked = replace(asked, requests=requests, feedback=feedback, refused=[], garbage=0)
-        return (self.retimed(journal, asked) if self.retimed else asked), undecidable
+        decoded = replace(decoded, requests=requests, feedback=feedback, refused=[], garbage=0)
+        return (self.retimed(journal, decoded) if self.retimed else decoded), undecidable
 
 
 @dataclass
 class Pairing:
     """Brings the two labels of a case together, at whatever times they come."""
 
-    ledger: PendingLabels
+    pending: PendingLabels
     other: Variation
     by_tenant: dict[str, PairedCases] = field(default_factory=dict)
     _mine: dict[bytes, LabelledDecision] = field(default_factory=dict)
@@ -238,7 +240,7 @@ class Pairing:
             partner = self._theirs.pop(label.key, None)
             if partner is not None:
                 self._pair(label, partner)
-            elif label.key in self.other.ledger.waiting:
+            elif label.key in self.other.pending.waiting:
                 self._mine[label.key] = label
         for label in theirs:
             if label.key not in self._theirs:
@@ -246,7 +248,7 @@ class Pairing:
             partner = self._mine.pop(label.key, None)
             if partner is not None:
                 self._pair(partner, self._theirs.pop(label.key))
-            elif label.key not in self.ledger.waiting:
+            elif label.key not in self.pending.waiting:
                 del self._theirs[label.key]  # the record never has a label for it
         for key in gone:
             self._theirs.pop(key, None)

@@ -64,7 +64,7 @@ class TaskResult:
 
 
 def run_task(task: WhatIfTask, progress: Callable[[int], None] = lambda records: None) -> TaskResult:
-    """Run a task. Raises NotAuditable where the record cannot be recomputed as it was."""
+    """Run a task. Raises NotAuditableError where the record cannot be recomputed as it was."""
     with ExitStack() as stack:
         return _TaskRunner(task, stack).run(progress)
 
@@ -75,17 +75,17 @@ class _TaskRunner:
         codec = task.codec() if task.codec else None
         self.replay = Replay(task.source, task.number, task.secrets, codec=codec)
         store = _store_labels(task, codec, stack) if any(change.delay for change in task.changes) else None
-        self.others = [Variation(change, task.number, task.secrets, task.tenants, store) for change in task.changes]
+        self.variations = [Variation(change, task.number, task.secrets, task.tenants, store) for change in task.changes]
         self.answer = TaskResult()
         self.published: Decisions | None = None
         self.lineage = ""
         self._begin()
 
     def _begin(self) -> None:
-        """A new lineage forgets everything, and so do the figures."""
-        self.ledger = PendingLabels()
+        """A new lineage starts with an empty state, and so do the figures."""
+        self.pending = PendingLabels()
         self.recorded: dict[str, TenantRun] = {}
-        self.pairing = [Pairing(self.ledger, other) for other in self.others]
+        self.pairing = [Pairing(self.pending, other) for other in self.variations]
 
     def run(self, progress: Callable[[int], None]) -> TaskResult:
         read = 0
@@ -97,7 +97,7 @@ class _TaskRunner:
         return self.answer
 
     def _batch(self, batch: ReplayedBatch) -> None:
-        if batch.outcome is None or batch.asked is None:
+        if batch.outcome is None or batch.decoded is None:
             why = self.replay.lost or (batch.findings[0].text if batch.findings else "a batch cannot be recomputed")
             raise NotAuditableError(
                 f"the record cannot be recomputed from batch {batch.journal.sequence} of partition {self.task.number} "
@@ -110,17 +110,17 @@ class _TaskRunner:
         self.answer.findings += len(batch.findings)
         self._check_seeds()
         self._compare(batch)
-        made, labelled, expired = self.ledger.take(batch.outcome, batch.asked)
+        made, labelled, expired = self.pending.take(batch.outcome, batch.decoded)
         count_batch(self.recorded, made, labelled, self.task.tenants)
         for alert in batch.outcome.alerts:
             if alert.state == "raised" and alert.tenant in self.recorded:
                 self.recorded[alert.tenant].alerts += 1
-        for other, pairing in zip(self.others, self.pairing, strict=True):
+        for other, pairing in zip(self.variations, self.pairing, strict=True):
             theirs, gone = other.follow(batch)
             pairing.take(labelled, theirs, expired, gone)
 
     def _check_seeds(self) -> None:
-        without = self.replay.book.seedless & (self.task.tenants or self.replay.book.seedless)
+        without = self.replay.recorded_settings.seedless & (self.task.tenants or self.replay.recorded_settings.seedless)
         if without:
             raise NotAuditableError(
                 f'the seed of tenant "{min(without)}" is not known, and other settings are drawn with it: give it '
@@ -140,8 +140,8 @@ class _TaskRunner:
             self.answer.reproduced += len(values) if same else 0
             return
         if self.published is None:
-            shelf = OutputReader(self.task.source, "decisions", self.task.number, journal.partitions)
-            self.published = Decisions(shelf, self.task.number)
+            reader = OutputReader(self.task.source, "decisions", self.task.number, journal.partitions)
+            self.published = Decisions(reader, self.task.number)
         codec, topic = self.replay.codec, self.published.topic
         expected = [codec.from_json(topic, value) for value in values] if codec else values
         self.answer.findings += len(self.published.compare(journal, made, expected))
@@ -151,7 +151,7 @@ class _TaskRunner:
     def _end(self) -> None:
         self._conclude(self.recorded.values(), self.replay.partition)
         self.answer.runs += self.recorded.values()
-        for other, pairing in zip(self.others, self.pairing, strict=True):
+        for other, pairing in zip(self.variations, self.pairing, strict=True):
             self._conclude(other.runs.values(), other.partition)
             for name, run in other.runs.items():
                 run.change, run.pairs = other.change, pairing.by_tenant.get(name, PairedCases())
@@ -202,7 +202,7 @@ def tasks_for(
 def run_tasks(
     tasks: Sequence[WhatIfTask], processes: int | None = None, progress: Progress = lambda records: None
 ) -> list[TaskResult]:
-    """The answers in the order of the tasks. ``progress`` is told how many input records have been read in all."""
+    """The answers in the order of the tasks. ``progress`` gets the number of input records read so far."""
     return in_processes(run_task, tasks, processes, progress)
 
 
@@ -227,7 +227,7 @@ def answer_whatif(
     processes: int | None = None,
     progress: Callable[[int], None] = lambda records: None,
 ) -> WhatIf:
-    """Try every setting on every tenant, or on those named. Raises NotAuditable where the record does not allow it."""
+    """Try every setting on every tenant, or on those named. Raises NotAuditableError where that is not possible."""
     for role in ("journal", "requests", "feedback"):
         if not source.has(role):
             raise NotAuditableError(f"there are no {role} in this record: without them nothing can be recomputed")

@@ -73,7 +73,7 @@ class Lane:
         self._rng, self._seed, self._terms = Random(seed), seed, terms
         names = self._rng.sample(sorted(STREAMS), len(STREAMS))
         self.rest = events({name: STREAMS[name] for name in names}, 1_000, seed)
-        self.partition, self.mirror = Partition(0, 1, Identity("l", seed, GENESIS)), MemoryState()
+        self.partition, self.state = Partition(0, 1, Identity("l", seed, GENESIS)), MemoryState()
         self.offsets: Counter[str] = Counter()
         self.open: list[tuple[str, int]] = []
         self.outcomes: list[StepResult] = []
@@ -88,20 +88,20 @@ class Lane:
             at = -1 if self._rng.random() < 0.05 else event.at
             raws.append(InputRecord(event.role, self.offsets[event.role], at, event.tenant.encode(), event.value))
             self.offsets[event.role] += 1
-        asked = decode(*split_by_source(raws), 0, 1, clock, self._terms, set())
-        tenants = Counter(event.tenant for _, event, _ in asked.requests)
+        decoded = decode(*split_by_source(raws), 0, 1, clock, self._terms, set())
+        tenants = Counter(event.tenant for _, event, _ in decoded.requests)
         self.busiest = max(self.busiest, *tenants.values(), 0)
         seen = [alert for alert in self.open if self._rng.random() < 0.5]
         drawn = {}
         if self._seed % 2:  # nobody knows the seed of the bank
-            said = {event.decision_id: event.predictions["e0"] for _, event, _ in asked.requests}
+            said = {event.decision_id: event.predictions["e0"] for _, event, _ in decoded.requests}
             drawn = {"bank": {name: Drawn(label, "e0", None) for name, label in said.items()}}
-        slabs = self.mirror.due(due_slot(clock, self._terms.slot), SLOTS_PER_BATCH)
-        return Given(self.partition, asked, self.mirror.entries, slabs, clock, self._terms, seen, drawn)
+        slabs = self.state.due(due_slot(clock, self._terms.slot), SLOTS_PER_BATCH)
+        return Given(self.partition, decoded, self.state.entries, slabs, clock, self._terms, seen, drawn)
 
     def take(self, outcome: StepResult) -> None:
         self.open += [(alert.tenant, alert.number) for alert in outcome.alerts if alert.state == "raised"]
-        self.mirror.follow(outcome)
+        self.state.follow(outcome)
         after = Identity("l", self.partition.identity.sequence + 1, GENESIS)
         self.partition = advanced(outcome.partition, after)
         self.outcomes.append(dataclasses.replace(outcome, partition=None, rules=list(outcome.rules.items())))  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def test_partitions_stepped_together_lead_to_what_each_leads_to_alone(tmp_path: 
             lane.take(outcome)
     for one, other in zip(alone, together, strict=True):
         assert one.outcomes == other.outcomes
-        assert (one.mirror, one.partition.tenants.keys()) == (other.mirror, other.partition.tenants.keys())
+        assert (one.state, one.partition.tenants.keys()) == (other.state, other.partition.tenants.keys())
     assert max(lane.busiest for lane in alone) > REQUESTS_PER_SOLVE_WHEN_FEW_LABELS
     fates = Counter[str]()
     for outcome in [outcome for lane in alone for outcome in lane.outcomes]:
