@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from processor.audit.replay.findings import Finding, NotAuditableError
-from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.replay.replay import Replay, ReplayedBatch
 from processor.audit.sources.source import Source
-from processor.audit.verify.decisions import Decisions, recorded_draws, tenants_without_seed
+from processor.audit.verify.decisions import Decisions, RecordedDraws
 from processor.core.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.exact import ONE
-from processor.core.learner.cases import Drawn
 from processor.core.learner.draws import draws
 from processor.core.stream.entries import Parked, decode_entry, entry_id
 from processor.core.stream.journal import JournalRecord
@@ -117,7 +115,7 @@ def explain_decision(
     if number is None:
         return None
     replay = Replay(source, number, secrets, codec=codec() if codec else None, keep_entries=True)
-    published = replay.drawn = _Recorded(source, number)
+    draws_recorded = replay.drawn = RecordedDraws(source, number, read_all=True)
     key = entry_id(tenant, decision_id)
     for batch in replay.batches():
         if replay.lost:
@@ -127,7 +125,8 @@ def explain_decision(
             )
         found = _find(batch, tenant, decision_id, key)
         if found is not None:
-            return _explanation(replay, found, key, published.differences(found, replay.codec))
+            differences = _differences(source, draws_recorded.decisions, found, replay.codec)
+            return _explanation(replay, found, key, differences)
     return None
 
 
@@ -139,31 +138,13 @@ def _find_partition(source: Source, tenant: str) -> int | None:
     return None
 
 
-class _Recorded:
-    """What was drawn, from the decisions, for tenants whose seed is not known."""
-
-    def __init__(self, source: Source, number: int) -> None:
-        self._source, self._number = source, number
-        self._decisions: Decisions | None = None
-
-    def __call__(
-        self, journal: JournalRecord, decoded: DecodedBatch, recorded_settings: RecordedSettings
-    ) -> Mapping[str, Mapping[str, Drawn]]:
-        if self._decisions is None:
-            self._decisions = Decisions(
-                OutputReader(self._source, "decisions", self._number, journal.partitions), self._number
-            )
-        records = self._decisions.of(journal)
-        tenants = tenants_without_seed(decoded, recorded_settings)
-        return recorded_draws(decoded, recorded_settings, tenants, records) if tenants else {}
-
-    def differences(self, found: _FoundDecision, codec: Codec | None) -> list[str]:
-        """What the published decision says otherwise; nothing where decisions were not recorded, or not as JSON."""
-        if self._decisions is None or not self._source.has("decisions"):
-            return []
-        if codec is not None and codec.from_json(self._decisions.topic, found.value) != found.value:
-            return []
-        return [finding_text(one) for one in self._decisions.about(found.batch.journal, found.value)]
+def _differences(source: Source, published: Decisions | None, found: _FoundDecision, codec: Codec | None) -> list[str]:
+    """Where the published decision differs; nothing where decisions were not recorded, or not as JSON."""
+    if published is None or not source.has("decisions"):
+        return []
+    if codec is not None and codec.from_json(published.topic, found.value) != found.value:
+        return []
+    return [finding_text(one) for one in published.about(found.batch.journal, found.value)]
 
 
 def finding_text(finding: Finding) -> str:

@@ -14,7 +14,7 @@ from processor.core.stream.journal import ChangelogRecord, JournalRecord, digest
 from processor.core.stream.partition import HEAD, partition_from_fields
 from processor.ports.log import Record
 
-from .findings import Finding, NotAuditableError
+from .findings import Finding, NotAuditableError, batch_finding
 from .journal_chain import Chain, ChainLink, decode_journal
 from .memory_state import MemoryState, boundaries
 from .recorded_settings import RecordedSettings, Secrets
@@ -143,16 +143,8 @@ class Changelog:
         return [self._finding(journal, entry.offset, "no part of its writes has the state digest of the journal")]
 
     def _finding(self, journal: JournalRecord, offset: int | None, text: str, cause: str = "") -> Finding:
-        return Finding(
-            kind="changelog",
-            topic=self.topic,
-            partition=self.number,
-            offset=offset,
-            lineage=journal.lineage,
-            batch=journal.sequence,
-            text=f"changelog of batch {journal.sequence}: {text}",
-            cause=cause,
-        )
+        text = f"changelog of batch {journal.sequence}: {text}"
+        return batch_finding("changelog", self.topic, self.number, journal, offset, text, cause=cause)
 
 
 def start_from_snapshot(source: Source, number: int, batch: int, secrets: Secrets) -> tuple[Start, list[Finding]]:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from processor.core.errors import GForceError
+from processor.core.stream.journal import JournalRecord
 
 Kind = Literal[
     "input-changed",
@@ -79,6 +80,32 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """what follows from the record instead"""
     cause: str = ""
     """which input is missing or changed, or what else led to it, as far as that is known"""
+
+
+def batch_finding(
+    kind: Kind,
+    topic: str,
+    partition: int,
+    journal: JournalRecord,
+    offset: int | None,
+    text: str,
+    recorded: str = "",
+    follows: str = "",
+    cause: str = "",
+) -> Finding:
+    """A finding in one batch of the journal."""
+    return Finding(
+        kind=kind,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        lineage=journal.lineage,
+        batch=journal.sequence,
+        text=text,
+        recorded=recorded,
+        follows=follows,
+        cause=cause,
+    )
 
 
 class NotAuditableError(GForceError):

@@ -23,7 +23,7 @@ from processor.audit.sources.source import Role, Source
 from processor.core.stream.journal import JournalRecord, Range, record_hash, record_hashes
 from processor.ports.log import Record
 
-from .findings import Finding, Kind, NotAuditableError, with_code_points
+from .findings import Finding, Kind, NotAuditableError, batch_finding, with_code_points
 
 TIMESTAMP_SEARCH_MS = 300_000
 """Milliseconds to each side in which another timestamp is looked for."""
@@ -307,18 +307,10 @@ class _RangeDifferences:
     def _finding(
         self, kind: Kind, offset: int | None, text: str, recorded: str = "", follows: str = "", cause: str = ""
     ) -> Finding:
-        return Finding(
-            kind=kind,
-            topic=self.cursor.topic,
-            partition=self.cursor.number,
-            offset=offset,
-            lineage=self.journal.lineage,
-            batch=self.journal.sequence,
-            text=text,
-            recorded=f"hash {recorded} in the journal" if recorded else "",
-            follows=f"hash {follows} of the record" if follows else "",
-            cause=cause,
-        )
+        recorded = f"hash {recorded} in the journal" if recorded else ""
+        follows = f"hash {follows} of the record" if follows else ""
+        topic, partition = self.cursor.topic, self.cursor.number
+        return batch_finding(kind, topic, partition, self.journal, offset, text, recorded, follows, cause)
 
 
 def _offsets_text(offsets: list[int]) -> str:

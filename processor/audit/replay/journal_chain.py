@@ -9,7 +9,7 @@ from processor.core.stream.identity import GENESIS, Identity
 from processor.core.stream.journal import JournalRecord
 from processor.ports.log import Record
 
-from .findings import Finding, NotAuditableError
+from .findings import Finding, NotAuditableError, batch_finding
 
 
 def decode_journal(topic: str, partition: int, record: Record) -> JournalRecord | Finding:
@@ -102,25 +102,10 @@ class Chain:
         ]
 
     def _altered(self, link: ChainLink, why: str, recorded: str = "") -> Finding:
-        return Finding(
-            kind="journal-altered",
-            topic=self.topic,
-            partition=self.partition,
-            offset=link.offset,
-            lineage=link.record.lineage,
-            batch=link.record.sequence,
-            text=f"the journal record of batch {link.record.sequence} is not the one that was written: {why}",
-            recorded=recorded,
-            follows=f"digest {link.digest} of the record at offset {link.offset}",
-        )
+        journal, offset = link.record, link.offset
+        text = f"the journal record of batch {journal.sequence} is not the one that was written: {why}"
+        follows = f"digest {link.digest} of the record at offset {offset}"
+        return batch_finding("journal-altered", self.topic, self.partition, journal, offset, text, recorded, follows)
 
     def _gap(self, link: ChainLink, text: str) -> Finding:
-        return Finding(
-            kind="journal-gap",
-            topic=self.topic,
-            partition=self.partition,
-            offset=link.offset,
-            lineage=link.record.lineage,
-            batch=link.record.sequence,
-            text=text,
-        )
+        return batch_finding("journal-gap", self.topic, self.partition, link.record, link.offset, text)

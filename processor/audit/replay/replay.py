@@ -40,7 +40,7 @@ from processor.core.stream.tenant import Tenant, fields_by_tenant
 from processor.ports.codec import Codec, raw_of
 from processor.ports.log import Record
 
-from .findings import Finding, NotAuditableError
+from .findings import Finding, NotAuditableError, batch_finding
 from .input_cursor import InputCursor
 from .journal_chain import Chain, ChainLink, decode_journal
 from .memory_state import MemoryState
@@ -219,19 +219,10 @@ class Replay:
             self.recorded_settings.configs[name] = text
             if settings_digest(text) != name:
                 tenants = sorted(tenant for tenant, rules in journal.rules.items() if rules == name)
-                found.append(
-                    Finding(
-                        kind="configuration",
-                        topic=self.topic,
-                        partition=self.number,
-                        offset=link.offset,
-                        lineage=journal.lineage,
-                        batch=journal.sequence,
-                        text=f"the configuration of {', '.join(tenants) or 'no tenant'} was changed in the journal",
-                        recorded=f"digest {name}",
-                        follows=f"digest {settings_digest(text)}",
-                    )
-                )
+                what = f"the configuration of {', '.join(tenants) or 'no tenant'} was changed in the journal"
+                digests = (f"digest {name}", f"digest {settings_digest(text)}")
+                place = (self.topic, self.number, journal, link.offset)
+                found.append(batch_finding("configuration", *place, what, *digests))
         if journal.terms and journal.terms != self.recorded_settings.stream_text:
             self.recorded_settings.set_stream_settings(journal.terms)
             self._refresh(lambda tenant: True)
@@ -282,15 +273,7 @@ class Replay:
 
     def _gap(self, journal: JournalRecord, text: str) -> Finding:
         assert self.chain.last is not None
-        return Finding(
-            kind="journal-gap",
-            topic=self.topic,
-            partition=self.number,
-            offset=self.chain.last.offset,
-            lineage=journal.lineage,
-            batch=journal.sequence,
-            text=text,
-        )
+        return batch_finding("journal-gap", self.topic, self.number, journal, self.chain.last.offset, text)
 
     # What follows
 
@@ -312,15 +295,8 @@ class Replay:
 
     def _failed(self, batch: ReplayedBatch, error: Exception) -> Finding:
         message = str(error) if isinstance(error, GForceError) else f"{type(error).__name__}: {error}"
-        return Finding(
-            kind="recomputation",
-            topic=self.topic,
-            partition=self.number,
-            offset=batch.offset,
-            lineage=batch.journal.lineage,
-            batch=batch.journal.sequence,
-            text=f"batch {batch.journal.sequence} cannot be recomputed: {message}",
-        )
+        text = f"batch {batch.journal.sequence} cannot be recomputed: {message}"
+        return batch_finding("recomputation", self.topic, self.number, batch.journal, batch.offset, text)
 
 
 def run_steps(given: Sequence[Given]) -> list[StepResult | Exception]:

@@ -11,19 +11,16 @@ import msgspec
 import numpy as np
 
 from processor.audit.replay.findings import NotAuditableError
-from processor.audit.replay.output_reader import OutputReader
-from processor.audit.replay.recorded_settings import RecordedSettings, Secrets
+from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.replay.replay import Progress, Replay, ReplayedBatch
 from processor.audit.sources.source import RecordingError, Role, Source
-from processor.audit.verify.decisions import Decisions, recorded_draws, tenants_without_seed
+from processor.audit.verify.decisions import RecordedDraws
 from processor.audit.verify.result import PartitionAudit
 from processor.audit.whatif.outcomes import LabelledDecision, PendingLabels, RecordedDecision
 from processor.core.alerts.alert_events import AlertEvent
 from processor.core.learner.axes import Axes
-from processor.core.learner.cases import Drawn
 from processor.core.learner.counters import Counters
 from processor.core.stream.entries import entry_id
-from processor.core.stream.journal import JournalRecord
 from processor.core.stream.partition import Partition
 from processor.core.stream.step import REQUESTS, DecodedBatch
 from processor.core.stream.tenant import Tenant
@@ -119,18 +116,17 @@ class Collection:
     """the time of the last of them"""
 
 
-def collect(reading: CollectionTask, progress: Progress = lambda records: None) -> Collection:
+def collect(task: CollectionTask, progress: Progress = lambda records: None) -> Collection:
     """Read a partition. What cannot be recomputed ends the figures; it is the audit's to say what is wrong."""
-    return _Collector(reading).run(progress)
+    return _Collector(task).run(progress)
 
 
 class _Collector:
-    def __init__(self, reading: CollectionTask) -> None:
-        self.reading, self.result, self.pending = reading, Collection(reading.number), PendingLabels()
-        codec = reading.codec() if reading.codec else None
-        self.replay = Replay(reading.source, reading.number, reading.secrets, codec=codec)
-        self.replay.drawn = self._drawn
-        self.decisions: Decisions | None = None
+    def __init__(self, task: CollectionTask) -> None:
+        self.task, self.result, self.pending = task, Collection(task.number), PendingLabels()
+        codec = task.codec() if task.codec else None
+        self.replay = Replay(task.source, task.number, task.secrets, codec=codec)
+        self.replay.drawn = RecordedDraws(task.source, task.number)
         self.lineage = ""
         self.without: set[bytes] = set()
         """decisions held that get no label by design"""
@@ -153,24 +149,11 @@ class _Collector:
         self._end()
         return self.result
 
-    def _drawn(
-        self, journal: JournalRecord, decoded: DecodedBatch, recorded_settings: RecordedSettings
-    ) -> Mapping[str, Mapping[str, Drawn]]:
-        tenants = tenants_without_seed(decoded, recorded_settings)
-        if not tenants:
-            return {}
-        if self.decisions is None:
-            number = self.reading.number
-            self.decisions = Decisions(
-                OutputReader(self.reading.source, "decisions", number, journal.partitions), number
-            )
-        return recorded_draws(decoded, recorded_settings, tenants, self.decisions.of(journal))
-
     def _batch(self, batch: ReplayedBatch, decoded: DecodedBatch) -> None:
         assert batch.outcome is not None
         if batch.journal.lineage != self.lineage:
             if self.lineage:
-                self.result, self.pending, self.without = Collection(self.reading.number), PendingLabels(), set()
+                self.result, self.pending, self.without = Collection(self.task.number), PendingLabels(), set()
             self.lineage = batch.journal.lineage
         self._configurations(batch)
         self._requests(batch, decoded)
@@ -188,18 +171,18 @@ class _Collector:
         for alert in batch.outcome.alerts:
             self._alert(alert)
         for name in {label.made.tenant for label in labelled if self._wanted(label.made.tenant)}:
-            self._of(name).sample(batch.clock, batch.outcome.partition.tenants[name], self.reading.points)
+            self._of(name).sample(batch.clock, batch.outcome.partition.tenants[name], self.task.points)
         for letter in batch.outcome.dead_letters:
             role = "requests" if letter.raw.source == REQUESTS else "feedback"
             self.result.dead[letter.reason] += 1
-            place = f"{self.reading.source.topic(role)} [{self.reading.number}] at {letter.raw.offset}"  # type: ignore[arg-type]
+            place = f"{self.task.source.topic(role)} [{self.task.number}] at {letter.raw.offset}"  # type: ignore[arg-type]
             self.result.places.setdefault(letter.reason, place)
 
     def _wanted(self, tenant: str) -> bool:
-        return not self.reading.tenants or tenant in self.reading.tenants
+        return not self.task.tenants or tenant in self.task.tenants
 
     def _of(self, tenant: str) -> TenantCollection:
-        return self.result.tenants.setdefault(tenant, TenantCollection(partition=self.reading.number))
+        return self.result.tenants.setdefault(tenant, TenantCollection(partition=self.task.number))
 
     def _configurations(self, batch: ReplayedBatch) -> None:
         for tenant, digest in batch.journal.rules.items():

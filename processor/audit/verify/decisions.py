@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from processor.audit.replay.findings import Finding, Kind, with_code_points
+from processor.audit.replay.findings import Finding, Kind, batch_finding, with_code_points
 from processor.audit.replay.output_reader import OutputReader, PartitionCursor
 from processor.audit.replay.recorded_settings import RecordedSettings
+from processor.audit.sources.source import Source
 from processor.core.events import DecisionEvent, RequestEvent, decode_decision
 from processor.core.learner.cases import Drawn
 from processor.core.stream.journal import JournalRecord, decisions_digest
@@ -19,7 +20,7 @@ from processor.ports.log import Record
 
 
 def tenants_without_seed(decoded: DecodedBatch, recorded_settings: RecordedSettings) -> set[str]:
-    """The tenants of these requests whose seed nobody gave us."""
+    """The tenants of these requests whose seed is not known."""
     if len(recorded_settings.assigned) <= len(decoded.requests) and recorded_settings.has_all_seeds():
         return set()  # without a look at each request
     asking = {event.tenant for _, event, _ in decoded.requests}
@@ -259,18 +260,28 @@ class Decisions:
         follows: str = "",
         cause: str = "",
     ) -> Finding:
-        return Finding(
-            kind=kind,
-            topic=self.topic,
-            partition=self.number,
-            offset=offset,
-            lineage=journal.lineage,
-            batch=journal.sequence,
-            text=text,
-            recorded=recorded,
-            follows=follows,
-            cause=cause,
-        )
+        return batch_finding(kind, self.topic, self.number, journal, offset, text, recorded, follows, cause)
+
+
+class RecordedDraws:
+    """What was drawn according to the published decisions, for tenants whose seed is not known."""
+
+    def __init__(self, source: Source, number: int, read_all: bool = False) -> None:
+        self._source, self._number, self._read_all = source, number, read_all
+        self.decisions: Decisions | None = None
+        """opened when they are first needed; with ``read_all``, at the first batch"""
+
+    def __call__(
+        self, journal: JournalRecord, decoded: DecodedBatch, recorded_settings: RecordedSettings
+    ) -> Mapping[str, Mapping[str, Drawn]]:
+        tenants = tenants_without_seed(decoded, recorded_settings)
+        if not tenants and not self._read_all:
+            return {}
+        if self.decisions is None:
+            reader = OutputReader(self._source, "decisions", self._number, journal.partitions)
+            self.decisions = Decisions(reader, self._number)
+        records = self.decisions.of(journal)
+        return recorded_draws(decoded, recorded_settings, tenants, records) if tenants else {}
 
 
 class _Keys(dict[str, bytes]):

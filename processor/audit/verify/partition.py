@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from processor.audit.replay.changelog import Changelog, own_writes, start_from_snapshot
-from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditableError
+from processor.audit.replay.findings import Finding, Findings, Kind, NotAuditableError, batch_finding
 from processor.audit.replay.output_reader import OutputReader
 from processor.audit.replay.recorded_settings import RecordedSettings
 from processor.audit.replay.replay import LARGE_BATCH_RECORDS, Replay, ReplayedBatch, Stepping, interleave_partitions
@@ -361,17 +361,8 @@ class _PartitionAuditor:
     def _in_journal(
         self, kind: Kind, batch: ReplayedBatch, text: str, recorded: str = "", follows: str = ""
     ) -> Finding:
-        return Finding(
-            kind=kind,
-            topic=self.source.topic("journal"),
-            partition=self.number,
-            offset=batch.offset,
-            lineage=batch.journal.lineage,
-            batch=batch.journal.sequence,
-            text=text,
-            recorded=recorded,
-            follows=follows,
-        )
+        topic = self.source.topic("journal")
+        return batch_finding(kind, topic, self.number, batch.journal, batch.offset, text, recorded, follows)
 
     def _damaged(self, error: RecordingError) -> None:
         self.found.add(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from processor.audit.replay.findings import Finding
+from processor.audit.replay.findings import Finding, batch_finding
 from processor.audit.replay.output_reader import OutputReader
 from processor.audit.sources.source import Source
 from processor.core.stream.journal import JournalRecord
@@ -130,17 +130,8 @@ class DeadLetters:
     def _finding(
         self, journal: JournalRecord, offset: int | None, text: str, recorded: str = "", follows: str = ""
     ) -> Finding:
-        return Finding(
-            kind="dead-letter",
-            topic=self.topic,
-            partition=self.number,
-            offset=offset,
-            lineage=journal.lineage,
-            batch=journal.sequence,
-            text=f"dead letter: {text}",
-            recorded=recorded,
-            follows=follows,
-        )
+        text = f"dead letter: {text}"
+        return batch_finding("dead-letter", self.topic, self.number, journal, offset, text, recorded, follows)
 
 
 def _holds_input(record: Record, raw: InputRecord) -> bool:
@@ -204,17 +195,7 @@ class Alerts:
         )
 
     def _finding(self, journal: JournalRecord, offset: int | None, text: str, recorded: str, follows: str) -> Finding:
-        return Finding(
-            kind="alert",
-            topic=self.topic,
-            partition=self.number,
-            offset=offset,
-            lineage=journal.lineage,
-            batch=journal.sequence,
-            text=text,
-            recorded=recorded,
-            follows=follows,
-        )
+        return batch_finding("alert", self.topic, self.number, journal, offset, text, recorded, follows)
 
 
 class _AlertHead(msgspec.Struct, gc=False):
