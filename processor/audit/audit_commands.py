@@ -47,7 +47,7 @@ def audit(
     """Recompute every decision from the record alone, and compare.
 
     From requests, feedback and journal follow all decisions, probabilities and states; they are compared with what was
-    recorded, and the hash chain of the journal is walked. The first difference of each kind is told with its opened.
+    recorded, and the hash chain of the journal is walked. The first difference of each kind is told with its place.
     With the seeds (--config or --seed-file) the draws are verified too, without them everything else.
     """
     from .replay.findings import NotAuditableError
