@@ -21,6 +21,15 @@ from .command_inputs import (
 )
 
 AUDIT_CODES = "\n\nExit codes: 0 verified, 1 differences found, 2 not auditable (the reason is told), or wrong use."
+EXPLAIN_CODES = (
+    "\n\nExit codes: 0 explained, 1 no such decision, or the record of decisions says otherwise than what follows "
+    "from the inputs (which is explained), 2 not auditable (the reason is told), or wrong use."
+)
+WHATIF_CODES = (
+    "\n\nExit codes: 0 answered, 1 the record has differences, or the recorded setting does not reproduce the recorded "
+    "decisions, 2 the record does not allow it (the reason is told), or wrong use."
+)
+REPORT_CODES = "\n\nExit codes, those of the audit: 0 verified, 1 differences found, 2 not auditable, or wrong use."
 
 
 def audit(
@@ -69,12 +78,6 @@ def audit(
     raise typer.Exit(found.exit_code)
 
 
-EXPLAIN_CODES = (
-    "\n\nExit codes: 0 explained, 1 no such decision, or the record of decisions says otherwise than what follows "
-    "from the inputs (which is explained), 2 not auditable (the reason is told), or wrong use."
-)
-
-
 def explain(
     decision_id: Annotated[str, typer.Argument(help="The decision's id, as in the events.")],
     recording: Recording = None,
@@ -105,12 +108,6 @@ def explain(
     document(found) if as_json else print_explanation(found)
     if found.differences:
         raise typer.Exit(1)
-
-
-WHATIF_CODES = (
-    "\n\nExit codes: 0 answered, 1 the record has differences, or the recorded setting does not reproduce the recorded "
-    "decisions, 2 the record does not allow it (the reason is told), or wrong use."
-)
 
 
 def whatif(
@@ -174,9 +171,6 @@ def whatif(
     if asked_for and all(one.refused for one in asked_for):
         raise typer.Exit(2)
     raise typer.Exit(0 if answer.reproduced == answer.decisions and not answer.findings else 1)
-
-
-REPORT_CODES = "\n\nExit codes, those of the audit: 0 verified, 1 differences found, 2 not auditable, or wrong use."
 
 
 def report(

@@ -42,6 +42,7 @@ SeedFile = Annotated[
 ]
 
 __all__ = ["ConfigFile", "OpenedSource", "Recording", "SeedFile", "open_record", "parse_partitions", "read_head_lines"]
+INPUT_ROLES: tuple[Role, ...] = ("requests", "feedback")
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,6 @@ def read_head_lines(heads: list[str] | None) -> list[str]:
             raise InvalidInputError(f"the file of heads {text} cannot be read: {error.strerror}") from None
         found += [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return found
-
-
-INPUT_ROLES: tuple[Role, ...] = ("requests", "feedback")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def test_the_writes_of_a_batch_are_told_from_the_slice_of_a_snapshot(recorded: M
     assert own_writes(entry.writes, journal.previous, "00" * 16) is None
 
 
-def test_the_mirror_holds_what_the_store_would_hold(recorded: MemorySource) -> None:
+def test_the_memory_state_holds_what_the_store_would_hold(recorded: MemorySource) -> None:
     state = MemoryState()
     last = list(Replay(recorded, 1, SEEDS).batches())[-1]
     for batch in replay(recorded, 1, SEEDS):

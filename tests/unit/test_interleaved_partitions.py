@@ -66,7 +66,7 @@ STREAMS = {
 # One step
 
 
-class Lane:
+class SteppedPartition:
     """A partition whose tenants come in an order of its own, at times of its own, in batches of any size."""
 
     def __init__(self, seed: int, terms: StreamSettings) -> None:
@@ -96,8 +96,8 @@ class Lane:
         if self._seed % 2:  # nobody knows the seed of the bank
             said = {event.decision_id: event.predictions["e0"] for _, event, _ in decoded.requests}
             drawn = {"bank": {name: Drawn(label, "e0", None) for name, label in said.items()}}
-        slabs = self.state.due(due_slot(clock, self._terms.slot), SLOTS_PER_BATCH)
-        return Given(self.partition, decoded, self.state.entries, slabs, clock, self._terms, seen, drawn)
+        due = self.state.due(due_slot(clock, self._terms.slot), SLOTS_PER_BATCH)
+        return Given(self.partition, decoded, self.state.entries, due, clock, self._terms, seen, drawn)
 
     def take(self, outcome: StepResult) -> None:
         self.open += [(alert.tenant, alert.number) for alert in outcome.alerts if alert.state == "raised"]
@@ -113,19 +113,19 @@ def test_partitions_stepped_together_lead_to_what_each_leads_to_alone(tmp_path: 
     path.write_text(CONFIG.read_text() + MORE.replace("NAME", "saver") + MORE.replace("NAME", "thrift"))
     plain = stream_settings(configuration.load(path, {}))
     terms = [dataclasses.replace(plain, slot=slot) for slot in (1_000, 1_000, 3_000, 700)]
-    alone, together = ([Lane(10 * seed + i, mine) for i, mine in enumerate(terms)] for _ in range(2))
-    for lane in alone:
-        while lane.rest:
-            lane.take(steps([lane.given()])[0])
-    while going := [lane for lane in together if lane.rest]:
-        for lane, outcome in zip(going, steps([lane.given() for lane in going]), strict=True):
-            lane.take(outcome)
+    alone, together = ([SteppedPartition(10 * seed + i, mine) for i, mine in enumerate(terms)] for _ in range(2))
+    for stepped in alone:
+        while stepped.rest:
+            stepped.take(steps([stepped.given()])[0])
+    while going := [stepped for stepped in together if stepped.rest]:
+        for stepped, outcome in zip(going, steps([stepped.given() for stepped in going]), strict=True):
+            stepped.take(outcome)
     for one, other in zip(alone, together, strict=True):
         assert one.outcomes == other.outcomes
         assert (one.state, one.partition.tenants.keys()) == (other.state, other.partition.tenants.keys())
-    assert max(lane.busiest for lane in alone) > REQUESTS_PER_SOLVE_WHEN_FEW_LABELS
+    assert max(stepped.busiest for stepped in alone) > REQUESTS_PER_SOLVE_WHEN_FEW_LABELS
     fates = Counter[str]()
-    for outcome in [outcome for lane in alone for outcome in lane.outcomes]:
+    for outcome in [outcome for stepped in alone for outcome in stepped.outcomes]:
         fates.update(outcome.tally)
     assert fates.keys() >= {
         "labels_parked",
@@ -230,7 +230,7 @@ def run(source: MemorySource, partitions: Sequence[int] | None = None) -> Audit:
         (other_decision, {"decision"}),
     ],
 )
-def test_an_audit_side_by_side_finds_what_is_found_in_each_partition(
+def test_an_audit_of_interleaved_partitions_finds_what_is_found_in_each_alone(
     recorded: MemorySource, tampered: Tampering, kinds: set[str]
 ) -> None:
     source = tampered(deepcopy(recorded))
@@ -275,7 +275,7 @@ def test_partitions_are_shared_out_by_what_they_hold(recorded: MemorySource) -> 
 # Many partitions
 
 
-def test_only_some_partitions_are_under_way_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bounded_number_of_partitions_is_interleaved_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[int] = []
     at_once: list[int] = []
 

@@ -32,6 +32,8 @@ RESULT_MARGIN_MS = 60_000
 """milliseconds before a time from which on results are taken: they are sent a little before their journal record"""
 RESULTS: tuple[Role, ...] = ("decisions", "dead_letters", "alerts")
 _LIMIT_PATTERN = re.compile(r"([A-Za-z_-]+)(?:/(\d+))?=(.+)")
+Properties = Mapping[str, str | int]
+DEFAULT_ROLES: tuple[Role, ...] = ("requests", "feedback", "decisions", "journal", "dead_letters", "alerts")
 
 
 class RecordingRefusedError(RecordingError):
@@ -103,7 +105,7 @@ def plan_ranges(
     since: Sequence[Limit],
     until: Sequence[Limit],
 ) -> list[PlannedRange]:
-    """The stretches as asked for. Limits by time are widened so that the journal's batches are whole."""
+    """The ranges as asked for. Limits by time are widened so that the journal's batches are whole."""
     plan = [_plan_range(offsets, role, at, extents[at], since, until) for at, role in places.items()]
     journals = {one.at.partition: one for one in plan if one.role == "journal"}
     return [
@@ -207,11 +209,6 @@ def _decode_journal(value: bytes | None) -> JournalRecord | None:
         return msgspec.json.decode(value or b"", type=JournalRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-
-
-Properties = Mapping[str, str | int]
-
-DEFAULT_ROLES: tuple[Role, ...] = ("requests", "feedback", "decisions", "journal", "dead_letters", "alerts")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,9 @@ from processor.ports.log import Headers, Record
 
 from .plan import RecordingRefusedError
 
+BY_KEY = -1
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
+
 
 def target_topics(source: Source, roles: Iterable[Role], into: Sequence[str]) -> dict[Role, str]:
     """The topic for each role: named one by one, else the recorded name with the prefix in place of its own."""
@@ -78,10 +81,6 @@ def count_records(source: Source, roles: Iterable[Role]) -> int | None:
         return None
     wanted = set(roles)
     return sum(one.records for one in source.manifest.ranges if one.role in wanted)
-
-
-BY_KEY = -1
-_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
 
 
 def parse_speed(text: str) -> float:

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 MAX_BUFFERED_LINES = 4_000
 MAX_BUFFERED_BYTES = 1 << 20
+SAVE_INTERVAL_S = 0.5
+"""seconds between two saved manifests, beside one for every file: so much is recorded again after a crash"""
+LINE_OVERHEAD_BYTES = 150
+"""bytes of a line beside key and payload, about"""
+SKIPPED_TEXT = "cannot be read and an operator had them skipped: the journal says so, and an audit does not expect them"
+NOT_READ_TEXT = "cannot be read, by the processor neither: the recording ends before them"
 
 
 class RangeFiles:
@@ -129,12 +135,6 @@ class RangeFiles:
         return file
 
 
-SAVE_INTERVAL_S = 0.5
-"""seconds between two saved manifests, beside one for every file: so much is recorded again after a crash"""
-LINE_OVERHEAD_BYTES = 150
-"""bytes of a line beside key and payload, about"""
-
-
 class RecordingResult(msgspec.Struct, frozen=True):
     """The result of a recording."""
 
@@ -197,10 +197,6 @@ def write_recording(
     manifest.finished = utc_now()
     manifests.save(order.folder, manifest)
     return RecordingResult(manifest, manifest.records - before, work.gone)
-
-
-SKIPPED_TEXT = "cannot be read and an operator had them skipped: the journal says so, and an audit does not expect them"
-NOT_READ_TEXT = "cannot be read, by the processor neither: the recording ends before them"
 
 
 def _read_messages(properties: Properties, work: RecordingWork, entry: RangeEntry) -> Iterator[list[Message]]:

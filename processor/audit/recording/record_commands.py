@@ -158,7 +158,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
 
 
 def _missing_reason(one: Any) -> str:
-    """Only the changelog is gone on with after a hole, see ``plan``."""
+    """Only the changelog continues after missing offsets, see ``plan``."""
     if not one.since:
         return "(retention), it starts after them"
     return "(trimmed behind a snapshot), it goes on after them: the manifest says so, and an audit does not expect them"

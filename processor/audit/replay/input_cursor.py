@@ -28,6 +28,13 @@ from .findings import Finding, Kind, NotAuditableError, batch_finding, with_code
 TIMESTAMP_SEARCH_MS = 300_000
 """Milliseconds to each side in which another timestamp is looked for."""
 _FIELD_PATTERN = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*("(?:[^"\\]|\\.)*"|true|false|-?\d+)')
+HASH_BYTES = 8
+MAX_CHANGED_FOR_TIMESTAMP_SEARCH = 3
+MAX_TIMESTAMP_SEARCHES = 3
+"""for each input of a partition, because a search is costly"""
+READ_AHEAD_RECORDS = 1_000
+"""records read at a time where the input has more than the journal counts"""
+_offset = attrgetter("offset")
 
 
 @dataclass(frozen=True)
@@ -84,15 +91,6 @@ def _other_time(record: Record, wanted: bytes, reach: int) -> int | None:
             if blake2b(encode([record.key, timestamp]) + body, digest_size=8).digest() == wanted:
                 return timestamp
     return None
-
-
-HASH_BYTES = 8
-MAX_CHANGED_FOR_TIMESTAMP_SEARCH = 3
-MAX_TIMESTAMP_SEARCHES = 3
-"""for each input of a partition, because a search is costly"""
-READ_AHEAD_RECORDS = 1_000
-"""records read at a time where the input has more than the journal counts"""
-_offset = attrgetter("offset")
 
 
 @dataclass

@@ -27,7 +27,7 @@ def decode_journal(topic: str, partition: int, record: Record) -> JournalRecord 
 
 @dataclass(frozen=True)
 class ChainLink:
-    """A record of the chain, and where it stands."""
+    """A record of the chain, with its offset and digest."""
 
     record: JournalRecord
     offset: int

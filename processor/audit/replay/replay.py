@@ -48,6 +48,19 @@ from .recorded_settings import Override, RecordedSettings, Secrets, settings_dig
 
 Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
 """Changes a decoded batch before it is stepped: leave an expert out, delay labels."""
+R = TypeVar("R")
+Stepping = Generator[Given, StepResult | Exception, R]
+"""Goes through a partition: yields what is to be stepped next, receives the outcome, and returns a result."""
+MAX_INTERLEAVED_PARTITIONS = 4
+"""partitions at a time: each has its state in memory, and its files open"""
+LARGE_BATCH_RECORDS = 2_000
+"""records from which on a batch is stepped alone: it gains nothing from others, and would leave the CPU cache"""
+T = TypeVar("T")
+Progress = Callable[[int], None]
+PROGRESS_INTERVAL_S = 0.2
+"""seconds between two reports of progress"""
+_READ_COUNTS: Any = None
+"""In a process of the pool: the input records read by each task, shared by all processes."""
 
 
 @dataclass(frozen=True)
@@ -321,16 +334,6 @@ def replay(
     return Replay(source, partition, secrets or Secrets(), override, transform, codec, start).batches()
 
 
-R = TypeVar("R")
-Stepping = Generator[Given, StepResult | Exception, R]
-"""Goes through a partition: yields what is to be stepped next, receives the outcome, and returns a result."""
-
-MAX_INTERLEAVED_PARTITIONS = 4
-"""partitions at a time: each has its state in memory, and its files open"""
-LARGE_BATCH_RECORDS = 2_000
-"""records from which on a batch is stepped alone: it gains nothing from others, and would leave the CPU cache"""
-
-
 def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
     """The results, in order. In memory are at most ``MAX_INTERLEAVED_PARTITIONS`` states, and a batch of each."""
     coming = enumerate(partitions)
@@ -350,16 +353,6 @@ def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
                 results[number] = end.value
         outcomes = run_steps([given for _, _, given in waiting])
         under_way = [(number, one, outcome) for (number, one, _), outcome in zip(waiting, outcomes, strict=True)]
-
-
-T = TypeVar("T")
-Progress = Callable[[int], None]
-
-PROGRESS_INTERVAL_S = 0.2
-"""seconds between two reports of progress"""
-
-_READ_COUNTS: Any = None
-"""In a process of the pool: the input records read by each task, shared by all processes."""
 
 
 def in_processes(

@@ -1,4 +1,4 @@
-"""Charts of the report: SVG that stands inside the page, with its text as text and nothing from elsewhere.
+"""Charts of the report: SVG inside the page, with text as text and no external files.
 
 Drawn by matplotlib without pyplot, so that nothing global is left behind, and the same figures give the same bytes.
 """
@@ -34,7 +34,7 @@ MIN_TIME_SPAN_MS = 60_000
 """milliseconds: a shorter time is shown within one this long"""
 HEADROOM = 1.08
 TITLE_CHARS = {1: 60, 2: 32, 3: 20}
-"""of a panel's title, by how many stand side by side"""
+"""of a panel's title, by the number of panels in a row"""
 
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -272,7 +272,7 @@ def _rate_line(axis: Any, tenant: TenantReport, group: str, label: str, number: 
 
 
 def _shift_of_group(tenant: TenantReport, number: int) -> timedelta:
-    """How far from the middle of a single interval the point of a group stands."""
+    """How far the point of a group is from the middle of a single interval."""
     interval, groups = tenant.stretches[0], len(tenant.figures.groups)
     span = max(interval.until - interval.since, MIN_TIME_SPAN_MS)
     return timedelta(milliseconds=0.5 * span * ((number + 0.5) / groups - 0.5))

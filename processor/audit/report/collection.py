@@ -33,6 +33,12 @@ MAX_POINTS = 160
 MAX_ALERTS_PER_TENANT = 200
 EXAMPLES_PER_TENANT = 4
 EXPLORED = "(exploration)"
+MAX_CUMULATIVE_POINTS = 80
+MAX_INTERVALS = 12
+LABELS_PER_INTERVAL = 80
+MIN_LABELS = 30
+"""Before these the gap of all labels so far says nothing."""
+NO_JOURNAL = "there is no journal of it"
 
 
 @dataclass(frozen=True)
@@ -253,13 +259,6 @@ def _unknown_decision(tenant: str, decision_id: str) -> RecordedDecision:
     return RecordedDecision(tenant, decision_id, "", "", None, {})
 
 
-MAX_CUMULATIVE_POINTS = 80
-MAX_INTERVALS = 12
-LABELS_PER_INTERVAL = 80
-MIN_LABELS = 30
-"""Before these the gap of all labels so far says nothing."""
-
-
 def cumulative(seen: TenantCollection) -> list[IntervalFigures]:
     """All labels until then, at up to ``MAX_CUMULATIVE_POINTS`` moments."""
     tenant, points = seen.tenant, _aligned(seen)
@@ -273,7 +272,7 @@ def cumulative(seen: TenantCollection) -> list[IntervalFigures]:
 
 
 def intervals(seen: TenantCollection) -> list[IntervalFigures]:
-    """The time cut into stretches with about as many labels each."""
+    """The time of the record in intervals with about as many labels each."""
     tenant, points = seen.tenant, _aligned(seen)
     if tenant is None or not points:
         return []
@@ -315,9 +314,6 @@ def _interval_figures(
         )
         for (since, until, _, _), figures in zip(parts, found, strict=True)
     ]
-
-
-NO_JOURNAL = "there is no journal of it"
 
 
 def measure_coverage(

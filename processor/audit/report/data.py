@@ -17,6 +17,12 @@ from processor.telemetry.figures import CellRate, Estimate, TenantFigures
 
 REPORT_FORM = 1
 Tone = Literal["good", "open", "bad", "note"]
+WITHHELD = "(an event, withheld in a redacted report)"
+_QUOTED_ID = re.compile(r'"decision_id"\s*:\s*("(?:[^"\\]|\\.)*")')
+_NAMED_ID = re.compile(r'decision "')
+_CHANGED_WORDS = re.compile(r"was changed from .*(?=: with that, its hash)", re.DOTALL)
+"""A cause may name the words of a record that were changed, and those may be anything."""
+_SAFE_TEXT = re.compile(r"(?:hash|digest)?\s?[0-9a-f]{8,64}(?: [a-z ]+)?|1:[0-9a-f]+:\d+:[0-9a-f]+|[a-z-]{1,40}|")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -34,7 +40,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partitions: int
     offsets: int | None
-    """None where nobody wrote that down (plain files)"""
+    """None where that is not known (plain files)"""
 
 
 class ReportFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +78,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IntervalFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of a stretch of time, or of all the time until then."""
+    """Figures of an interval of time, or of all the time until then."""
 
     since: int
     until: int
@@ -223,14 +229,6 @@ class ReportData(msgspec.Struct, frozen=True, kw_only=True):
     reproduced: str = ""
     """what the what-if says about the recorded setting"""
     notes: list[str] = []
-
-
-WITHHELD = "(an event, withheld in a redacted report)"
-_QUOTED_ID = re.compile(r'"decision_id"\s*:\s*("(?:[^"\\]|\\.)*")')
-_NAMED_ID = re.compile(r'decision "')
-_CHANGED_WORDS = re.compile(r"was changed from .*(?=: with that, its hash)", re.DOTALL)
-"""A cause may name the words of a record that were changed, and those may be anything."""
-_SAFE_TEXT = re.compile(r"(?:hash|digest)?\s?[0-9a-f]{8,64}(?: [a-z ]+)?|1:[0-9a-f]+:\d+:[0-9a-f]+|[a-z-]{1,40}|")
 
 
 class Redaction:

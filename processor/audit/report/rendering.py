@@ -22,6 +22,10 @@ from .words import delay_names, flatten_settings
 FOLDER = Path(__file__).parent
 MAX_DETAILED_TENANTS = 25
 """Tenants with a chapter of their own; the others are in the table."""
+COLUMNS = (
+    *("tenant", "section", "figure", "since", "until", "group", "label", "expert", "setting"),
+    *("n", "value", "lower", "upper", "text"),
+)
 
 
 def render_page(report: ReportData) -> str:
@@ -105,12 +109,6 @@ def _draw_both(draw: Any, tenant: TenantReport, name: str, title: str, descripti
         Markup(charts.inline_svg(draw(tenant, charts.WIDE_INCHES), name, title, description)),
         Markup(charts.inline_svg(draw(tenant, charts.NARROW_INCHES), f"{name}-n", title, description)),
     )
-
-
-COLUMNS = (
-    *("tenant", "section", "figure", "since", "until", "group", "label", "expert", "setting"),
-    *("n", "value", "lower", "upper", "text"),
-)
 
 
 class FigureRow(msgspec.Struct, kw_only=True):

@@ -54,6 +54,8 @@ DEAD_REASONS: dict[str, str] = {
 
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Marks of direction and signs without a shape."""
+_MILLISECONDS = ("expiry", "parking", "duplicate_horizon", "bucket")
+_SETTING_NAMES = {"seed_commitment": "seed (commitment)"}
 
 
 def visible(text: str) -> str:
@@ -328,10 +330,6 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("tenant", "one stream of cases with its own configuration and its own learner"),
     ("tolerance", "the gap up to which no alert is raised"),
 )
-
-
-_MILLISECONDS = ("expiry", "parking", "duplicate_horizon", "bucket")
-_SETTING_NAMES = {"seed_commitment": "seed (commitment)"}
 
 
 def flatten_settings(canonical: str) -> dict[str, str]:

@@ -40,6 +40,17 @@ _LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 Extent = tuple[int, int]
 """the first offset that is kept, and the end of what is stable"""
+# Many partitions are read at once, each by a consumer of its own: little is fetched ahead.
+CONSUMER_PROPERTIES: dict[str, str | int | float | bool] = {
+    "queued.max.messages.kbytes": 4 << 10,
+    "queued.min.messages": 2_000,
+    "fetch.message.max.bytes": 1 << 20,
+}
+READ_TIMEOUT_S = 30.0
+FETCH_BYTES = 4 << 20
+MAX_FETCH_RECORDS = 2_000
+FIRST_FETCH_RECORDS = 50
+POLL_TIMEOUT_S = 0.1
 
 
 class KafkaOffsets:
@@ -156,19 +167,6 @@ def _decode_ranges(value: bytes | None) -> _BatchRanges | None:
         return msgspec.json.decode(value or b"", type=_BatchRanges)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None  # the audit reports it
-
-
-# Many partitions are read at once, each by a consumer of its own: little is fetched ahead.
-CONSUMER_PROPERTIES: dict[str, str | int | float | bool] = {
-    "queued.max.messages.kbytes": 4 << 10,
-    "queued.min.messages": 2_000,
-    "fetch.message.max.bytes": 1 << 20,
-}
-READ_TIMEOUT_S = 30.0
-FETCH_BYTES = 4 << 20
-MAX_FETCH_RECORDS = 2_000
-FIRST_FETCH_RECORDS = 50
-POLL_TIMEOUT_S = 0.1
 
 
 class KafkaSource:

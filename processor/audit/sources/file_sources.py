@@ -17,6 +17,14 @@ from . import manifest
 from .line_files import TruncatedFileError, UnreadableFileError, compress, line_chunks, read_record_lists
 from .source import RecordingError, Role, assign_roles
 
+PLAIN_SUFFIXES = (".jsonl", ".json", ".gz", ".zst", ".ndjson")
+MAX_RUNS_PER_PARTITION = 200
+"""of one topic partition: all of them are open at once while they are merged"""
+_SPOOL_BUFFER_BYTES = 1 << 20
+"""bytes of one topic partition that are held before they are written"""
+_LINE_START = re.compile(rb'\{"topic":"([A-Za-z0-9._-]+)","partition":(\d{1,9}),"offset":(\d{1,18}),')
+"""how kcat begins a line, which saves parsing it"""
+
 
 class RecordedSource:
     """See ``sources.Source``."""
@@ -139,15 +147,6 @@ def _without_repeats(records: Iterable[Record]) -> Iterator[Record]:
                 offset=record.offset,
             )
         last = record
-
-
-PLAIN_SUFFIXES = (".jsonl", ".json", ".gz", ".zst", ".ndjson")
-MAX_RUNS_PER_PARTITION = 200
-"""of one topic partition: all of them are open at once while they are merged"""
-_SPOOL_BUFFER_BYTES = 1 << 20
-"""bytes of one topic partition that are held before they are written"""
-_LINE_START = re.compile(rb'\{"topic":"([A-Za-z0-9._-]+)","partition":(\d{1,9}),"offset":(\d{1,18}),')
-"""how kcat begins a line, which saves parsing it"""
 
 
 class LineHead(msgspec.Struct, gc=False):

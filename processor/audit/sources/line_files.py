@@ -34,6 +34,13 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
 """bytes 1 to 3 of a zstd frame that holds no data, as `pzstd` writes first"""
 _GZIP_MAGIC = b"\x1f\x8b"
+TSTYPES = ("unknown", "create", "logappend")
+"""by confluent-kafka's numbers"""
+UNKNOWN_BROKER = -1
+"""as kcat writes it where librdkafka does not name the broker"""
+_ENCODER = msgspec.json.Encoder()
+MAX_TEXT_PAYLOAD_BYTES = 2 << 20
+"""Bytes of a payload that is written as text."""
 
 
 class TruncatedFileError(GForceError):
@@ -96,12 +103,6 @@ def _gzip_blocks(file: IO[bytes]) -> Iterator[bytes]:
         raise UnreadableFileError(f"is damaged: {problem}") from None
 
 
-TSTYPES = ("unknown", "create", "logappend")
-"""by confluent-kafka's numbers"""
-UNKNOWN_BROKER = -1
-"""as kcat writes it where librdkafka does not name the broker"""
-
-
 class RecordedLine(msgspec.Struct, gc=False):
     """A line. ``key_base64`` and ``payload_base64`` stand instead of, never beside, ``key`` and ``payload``."""
 
@@ -121,7 +122,6 @@ class RecordedLine(msgspec.Struct, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(RecordedLine)
-_ENCODER = msgspec.json.Encoder()
 
 
 # Writing
@@ -135,10 +135,6 @@ def record_line(record: Record, tstype: str = "create") -> RecordedLine:
     """
     line = RecordedLine(record.topic, record.partition, record.offset, tstype, record.timestamp)
     return fill_line(line, record.key, record.value, record.headers)
-
-
-MAX_TEXT_PAYLOAD_BYTES = 2 << 20
-"""Bytes of a payload that is written as text."""
 
 
 def fill_line(line: RecordedLine, key: bytes | None, value: bytes | None, headers: Headers) -> RecordedLine:

@@ -49,8 +49,8 @@ class Source(Protocol):
         """The offsets [start, end) that are known to be covered; None if that is not known (plain files)."""
 
     def gaps(self, role: Role, partition: int) -> list[tuple[int, int]] | None:
-        """Offsets [first, end) within the bounds that were gone before they could be recorded; None if nobody wrote
-        that down (plain files)."""
+        """Offsets [first, end) within the bounds that were gone before they could be recorded; None if that is not
+        known (plain files)."""
 
     def anchor(self, partition: int) -> str | None:
         """The identity (``core.stream.identity``, as text) that the journal must contain, known from elsewhere than the

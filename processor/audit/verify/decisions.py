@@ -18,6 +18,10 @@ from processor.core.stream.step import DecodedBatch, EncodedDecision
 from processor.core.stream.tenant import TenantSettings
 from processor.ports.log import Record
 
+Key = tuple[str, str]
+QUOTED_CHARS = 600
+"""characters of a record that are quoted"""
+
 
 def tenants_without_seed(decoded: DecodedBatch, recorded_settings: RecordedSettings) -> set[str]:
     """The tenants of these requests whose seed is not known."""
@@ -52,11 +56,6 @@ def _is_possible(event: DecisionEvent, request: RequestEvent, rules: TenantSetti
     followed = event.expert is not None and request.predictions.get(event.expert) == event.decision
     explored = event.expert is None and settings.explore is not None and event.decision == settings.positive
     return event.decision in settings.labels and (followed or explored) and event.instance in (None, *settings.labels)
-
-
-Key = tuple[str, str]
-QUOTED_CHARS = 600
-"""characters of a record that are quoted"""
 
 
 class DecisionHead(msgspec.Struct, frozen=True, gc=False):

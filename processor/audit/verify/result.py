@@ -14,6 +14,11 @@ from processor.audit.replay.recorded_settings import Secrets
 from processor.core.stream.identity import Identity
 from processor.ports.codec import Codec
 
+Share = Literal["verified", "not verified", "in part"]
+CHAIN_BREAKS: tuple[Kind, ...] = ("journal-altered", "journal-gap", "journal-unreadable")
+MAX_NAMED_PARTITIONS = 5
+"""partitions that are named before the rest is counted"""
+
 
 class Lineage(msgspec.Struct, kw_only=True):
     """An unbroken history within a partition."""
@@ -82,12 +87,6 @@ class AuditOptions:
     from_batch: int | None = None
     """start at a snapshot, at this batch or (0) as early as there is one"""
     codec: Callable[[], Codec | None] | None = None
-
-
-Share = Literal["verified", "not verified", "in part"]
-CHAIN_BREAKS: tuple[Kind, ...] = ("journal-altered", "journal-gap", "journal-unreadable")
-MAX_NAMED_PARTITIONS = 5
-"""partitions that are named before the rest is counted"""
 
 
 def draws_verified(done: Sequence[PartitionAudit]) -> tuple[Share, str]:

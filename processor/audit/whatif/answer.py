@@ -16,6 +16,7 @@ from .figures import SettingFigures, TenantAnswer
 
 ROW_COLUMNS = ("tenant", "setting", "figure", "group", "label", "n", "value", "lower", "upper")
 NOT_VALID = "not_valid_no_labels_for_decision"
+FRONT_COLOUR, OTHER_COLOUR, RECORDED_COLOUR, BETTER_COLOUR = "#1f4e79", "#9aa5b1", "#a23b2a", "#2f7d5b"
 
 
 class WhatIf(msgspec.Struct, kw_only=True):
@@ -142,9 +143,6 @@ def short(value: float, signed: bool = False) -> str:
     return sign + (text[1:] if text.startswith("0.") else text)
 
 
-FRONT_COLOUR, OTHER_COLOUR, RECORDED_COLOUR, BETTER_COLOUR = "#1f4e79", "#9aa5b1", "#a23b2a", "#2f7d5b"
-
-
 def plottable(answer: TenantAnswer) -> list[SettingFigures]:
     return [one for one in (answer.recorded, *answer.settings) if not isnan(one.gap) and not isnan(one.expected_loss)]
 
@@ -161,7 +159,7 @@ def plot_points(answer: TenantAnswer) -> list[tuple[float, float]]:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Which points nobody beats in both (smaller is better), by the first figure.
+    """The points that no other point beats in both figures (smaller is better), by the first figure.
 
     >>> pareto_front([(0.2, 0.3), (0.1, 0.4), (0.3, 0.3), (0.2, 0.3)])
     [1, 0]

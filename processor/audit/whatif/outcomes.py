@@ -28,6 +28,8 @@ from .settings import SettingsChange
 _SET, _DELETE = b"Ee"
 _NUMBER, _LABEL = slice(1, 3), 11
 """where a settled entry has its tenant and its label; see ``core.stream.entries``"""
+Cell = tuple[str, str]
+"""group, true label"""
 
 
 class RecordedDecision(msgspec.Struct, frozen=True, gc=False):
@@ -127,10 +129,6 @@ def _label_of_removed(outcome: StepResult, decoded: DecodedBatch, key: bytes, fo
     return next(came, rules.on_expiry)
 
 
-Cell = tuple[str, str]
-"""group, true label"""
-
-
 @dataclass
 class PairedCases:
     """Labels of cases that both settings have decided: how many, and how often only one of them was wrong."""
@@ -170,7 +168,7 @@ class TenantRun:
     """why this setting cannot be tried on this tenant"""
     decided: int = 0
     undecided: int = 0
-    """requests that nobody was left to advise on"""
+    """requests without any expert left"""
     alerts: int = 0
     """raised"""
     drawn: Counter[tuple[str, str, str]] = field(default_factory=Counter)

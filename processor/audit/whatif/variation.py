@@ -39,6 +39,10 @@ NO_LIMITS = Limits(max_event_bytes=1 << 30, max_id_chars=1 << 20, max_name_chars
 """A label beyond the recorded limits finds no request that was within them."""
 Due = tuple[int, int, str, str, str]
 """time, offset, tenant, decision id, label"""
+HIDDEN_LABELS = (
+    "labels come for positive decisions only: of cases the record refused nobody knows the label, and another setting "
+    "would have decided others positively"
+)
 
 
 class LabelStore:
@@ -117,12 +121,6 @@ def _end_of_batch(journal: JournalRecord, decoded: DecodedBatch) -> int:
 
 def _timestamp(raw: InputRecord, journal: JournalRecord) -> int:
     return raw.timestamp if raw.timestamp >= 0 else journal.clock
-
-
-HIDDEN_LABELS = (
-    "labels come for positive decisions only: of cases the record refused nobody knows the label, and another setting "
-    "would have decided others positively"
-)
 
 
 class Variation:

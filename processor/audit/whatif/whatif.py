@@ -34,6 +34,9 @@ from .outcomes import PairedCases, PendingLabels, TenantRun, count_batch
 from .settings import SettingsChange, Sweep, expand_settings
 from .variation import HIDDEN_LABELS, LabelStore, Pairing, Variation
 
+EXPERT_SEARCH_REQUESTS = 50_000
+"""Of each partition, in which experts are looked for that are to be left out."""
+
 
 @dataclass(frozen=True)
 class WhatIfTask:
@@ -204,10 +207,6 @@ def run_tasks(
 ) -> list[TaskResult]:
     """The answers in the order of the tasks. ``progress`` gets the number of input records read so far."""
     return in_processes(run_task, tasks, processes, progress)
-
-
-EXPERT_SEARCH_REQUESTS = 50_000
-"""Of each partition, in which experts are looked for that are to be left out."""
 
 
 class AskedExperts(msgspec.Struct, gc=False):

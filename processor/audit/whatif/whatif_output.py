@@ -20,7 +20,7 @@ from .settings import RECORDED
 
 COLUMNS = ("setting", "gap", "expected", "change of gap", "loss", "expected", "change of loss", "regret", "")
 WIDE_TERMINAL_CHARS = 110
-"""characters of a terminal from which on all of them stand side by side"""
+"""characters of a terminal from which on all columns fit"""
 
 
 def print_answer(answer: WhatIf, pictures: list[Path]) -> None:
