@@ -15,8 +15,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CORE = "processor/core/native"
 SOURCES = (
-    *(f"{CORE}/{name}.pyx" for name in ("hashes", "joining", "reading", "solving", "watching", "writing")),
-    "processor/adapters/kafka/compiled_runs.pyx",
+    *(f"{CORE}/{name}.pyx" for name in ("decode", "encode", "hashes", "join", "monitor", "solver")),
+    "processor/adapters/kafka/native_runs.pyx",
 )
 # A fused multiply-add rounds once where Python rounds twice: floats must come out the same as in the plain versions.
 FLAGS = ["-O3", "-ffp-contract=off"]

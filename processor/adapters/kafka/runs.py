@@ -50,6 +50,6 @@ def plain_runs(
 
 
 try:
-    from .compiled_runs import runs as runs
+    from .native_runs import runs as runs
 except ModuleNotFoundError:
     runs = plain_runs

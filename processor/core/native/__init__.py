@@ -6,11 +6,11 @@ not built (they need a C compiler when the package is installed). They import no
 
 try:
     from .hashes import contents, digests, hashes_as_received, record_hashes
-    from .joining import by_tenant, first_look, ids, match
-    from .reading import Reader, put_together
-    from .solving import active_set
-    from .watching import observe
-    from .writing import columns, decisions_in_order, joined_ids, packed_entries, written_decisions
+    from .join import by_tenant, first_look, ids, match
+    from .decode import Reader, put_together
+    from .solver import active_set
+    from .monitor import observe
+    from .encode import columns, decisions_in_order, joined_ids, packed_entries, written_decisions
 except ModuleNotFoundError:
     BUILT = False
 else:
