@@ -47,7 +47,7 @@ REMEDIES = {
     "kcat": "tests/setup_system.sh as root (Debian), or kcat on the path",
     "promtool": "tests/setup_system.sh as root (Debian), or promtool on the path",
     "prometheus": "tests/setup_system.sh as root (Debian), or prometheus on the path",
-    "compiled inner loops": "a C compiler and Python's headers (Debian: gcc python3-dev), then touch pyproject.toml",
+    "native modules": "a C compiler and Python's headers (Debian: gcc python3-dev), then touch pyproject.toml",
     "chromium": "tests/setup_system.sh as root (Debian), or chromium on the path",
 }
 

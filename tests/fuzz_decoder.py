@@ -1,7 +1,7 @@
 """Throw damaged events at the decoders: ``python -m tests.fuzz_decoder --inputs 100000``.
 
 Anything but an event or ``RejectedEventError`` is a failure, and so is an event that does not come back the same, or
-that the reader which remembers what was said before takes otherwise than the plain one.
+that a batch, which the native tier decodes with a memory of what was said before, takes otherwise.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import argparse
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from processor.core.events import Limits, RejectedEventError, RequestEvent, decode_feedback, decode_request
-from processor.core.stream.reading import feedback_reader, request_reader
+from processor.core.stream.decode import InputRecord, StreamSettings, decode, split_by_source
 from tests.unit.bad_events import BAD_EVENTS, VALID
 
-DECODERS: dict[str, Callable[[bytes | None, Limits], msgspec.Struct]] = {
+DECODERS: dict[str, Callable[[bytes | None, Limits], Any]] = {
     "request": decode_request,
     "feedback": decode_feedback,
 }
-READERS: dict[str, Callable[[Limits], Any]] = {"request": request_reader, "feedback": feedback_reader}
+SOURCES = {"request": "requests", "feedback": "feedback"}
 PIECES = [
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\\u0000", b"\\ud800", b"\xff", b"\x7f", b"NaN", b"1e999",
     b"null", b"true", b"9" * 400, b"[" * 70, b"\xef\xbb\xbf", b"\xc2\x85", b'"tenant":', b'"predictions":{}', b"-0",
@@ -61,31 +61,45 @@ def try_one(value: bytes | None, limits: Limits, kind: str) -> str:
     except RejectedEventError as refused:
         if len(refused.detail) >= 200:
             raise AssertionError("a detail is for people: keep it short") from None
-        quickly = read_quickly(value, limits, kind)
-        if not isinstance(quickly, RejectedEventError) or (quickly.reason, quickly.detail) != (
+        batched = read_in_batches(value, limits, kind)
+        if not isinstance(batched, RejectedEventError) or (batched.reason, batched.detail) != (
             refused.reason,
             refused.detail,
         ):
-            raise AssertionError("refused otherwise by the quick reader") from None
+            raise AssertionError("refused otherwise in a batch") from None
         return refused.reason.value
     again = DECODERS[kind](msgspec.json.encode(content(event)), limits)
     assert content(again) == content(event), "an accepted event must come back the same"
-    quickly = read_quickly(value, limits, kind)
-    assert not isinstance(quickly, RejectedEventError), "refused by the quick reader"
-    assert content(quickly) == content(event), "read otherwise by the quick reader"
+    batched = read_in_batches(value, limits, kind)
+    assert not isinstance(batched, RejectedEventError), "refused in a batch"
+    assert content(batched) == content(event), "read otherwise in a batch"
     return "accepted"
 
 
-def read_quickly(value: bytes | None, limits: Limits, kind: str) -> msgspec.Struct | RejectedEventError:
+def read_in_batches(value: bytes | None, limits: Limits, kind: str) -> msgspec.Struct | RejectedEventError:
     """Alone and between good ones, which must not suffer from it."""
-    reader: Callable[[list[bytes | None]], list[Any]] = READERS[kind](limits)
     good = VALID[kind]
-    reader([WIDE if kind == "request" else good])
-    [alone], (before, event, after) = reader([value]), reader([good, value, good])
+    in_a_batch([WIDE if kind == "request" else good], limits, kind)
+    [alone], (before, event, after) = in_a_batch([value], limits, kind), in_a_batch([good, value, good], limits, kind)
     expected = content(DECODERS[kind](good, limits))
     assert content(before) == content(after) == expected, "a good event beside a bad one is read otherwise"
     assert isinstance(alone, RejectedEventError) == isinstance(event, RejectedEventError), "judged by its neighbours"
     return event
+
+
+def in_a_batch(values: Sequence[bytes | None], limits: Limits, kind: str = "request") -> list[Any]:
+    """What each value of a batch is decoded to: an event, or why it is refused."""
+    raws = []
+    for offset, value in enumerate(values):
+        try:
+            key = DECODERS[kind](value, limits).tenant.encode()
+        except RejectedEventError:
+            key = b""
+        raws.append(InputRecord(SOURCES[kind], offset, 0, key, value))
+    batch = decode(*split_by_source(raws), 0, 1, 0, StreamSettings(limits, lambda name: None, 0, 60_000), set())
+    found: dict[int, Any] = {raw.offset: event for raw, event, _ in (*batch.requests, *batch.feedback)}
+    found |= {letter.raw.offset: RejectedEventError(letter.reason, letter.detail) for letter in batch.refused}
+    return [found[offset] for offset in range(len(values))]
 
 
 def content(event: msgspec.Struct) -> dict[str, object]:

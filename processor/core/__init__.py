@@ -6,7 +6,7 @@ alerts              drift of the error rates, noticed with a stated rate of fals
 learner, metrics    from counts to who is asked; what a person wants to know about a learner
 settings, advice    what a person may choose; what experts said about a case
 exact, errors       arithmetic that is the same on every machine; what can be wrong with what a caller hands in
-native              inner loops in Cython, each beside its reference in Python
+native              inner functions in two tiers: Cython, and their reference in Python
 
 What stands in ``__all__`` is for whoever uses the learner from Python; ``docs/python.md`` shows it at work.
 """

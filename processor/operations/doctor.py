@@ -29,7 +29,7 @@ def examine(place: Place, seed_missing: str | None) -> list[CheckResult]:
     """Every check by itself, so that one failure does not hide the next."""
     findings = [
         _seed(seed_missing),
-        _inner_loops(),
+        _tier(),
         *session(place.config),
         *_tried("Redis", lambda: _redis(place)),
         *_tried("Kafka", lambda: _kafka(place), at=place.config.kafka.bootstrap_servers),
@@ -79,10 +79,10 @@ def _seed(missing: str | None) -> CheckResult:
     return CheckResult("problem", "seed", "processing.seed is missing", "gforce doctor --new-seed, and keep it secret")
 
 
-def _inner_loops() -> CheckResult:
-    if native.BUILT:
-        return CheckResult("ok", "inner loops", "compiled")
-    return CheckResult("warning", "inner loops", *native.REMEDY.split(". ", 1))
+def _tier() -> CheckResult:
+    if native.tier() == "native":
+        return CheckResult("ok", "tier", "native")
+    return CheckResult("warning", "tier", *native.REMEDY.split(". ", 1))
 
 
 def session(config: Config) -> Iterator[CheckResult]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from processor import __version__
-from processor.core.stream.decode import hashes_of
+from processor.core import native
 from processor.core.stream.identity import Identity
 from processor.core.stream.journal import (
     JOURNAL_FORM,
@@ -168,4 +168,4 @@ def ranges_of(
 
 
 def _range(start: int, raws: list[InputRecord], end: int) -> Range:
-    return Range(start, raws[-1].offset + 1 if raws else end, len(raws), hashes_text(hashes_of(raws)))
+    return Range(start, raws[-1].offset + 1 if raws else end, len(raws), hashes_text(native.hashes_as_received(raws)))

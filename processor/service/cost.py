@@ -21,7 +21,6 @@ from processor.core.stream.step import (
     REQUESTS_PER_SOLVE_WHEN_FEW_LABELS,
     DecodedBatch,
     StreamSettings,
-    plain_by_tenant,
 )
 from processor.core.stream.tenant import Tenant, TenantSettings
 
@@ -36,10 +35,10 @@ ROUND = 1.5
 """Deciding for tenants of one shape, however few they are: what it costs to call NumPy."""
 CELL = 0.0002
 """One expert's figures for one group and label, each time a rule is made."""
-PRODUCT = 1.7e-7, 4e-6
-"""One multiplication in the solver: compiled, and by arrays."""
-STEP = 0.0, 0.3
-"""One step of the solver, whatever its size: compiled, and by arrays."""
+PRODUCT = {"native": 1.7e-7, "reference": 4e-6}
+"""One multiplication in the solver, by tier."""
+STEP = {"native": 0.0, "reference": 0.3}
+"""One step of the solver, whatever its size, by tier."""
 TERM = 1.5e-6
 """One term of the quadratic that is to be solved."""
 
@@ -97,7 +96,7 @@ class CostModel:
         total = RECORD * (len(requests) + labels)
         rounds: dict[Kind, int] = {}
         most = 0
-        for name, theirs in (native.by_tenant if native.BUILT else plain_by_tenant)(requests).items():
+        for name, theirs in native.by_tenant(requests).items():
             tenant = partition.tenants.get(name)
             rules = stream_settings.settings_for(name) if tenant is None else tenant.rules
             if rules is None:
@@ -134,7 +133,8 @@ def _minimising(groups: int, choices: int, rows: int) -> float:
         return 0.0  # a closed form, in no time
     size, free = groups * choices, groups * (choices - 1)
     products = free**3 / 24 + 1.5 * size * size
-    return TERM * rows * size * size + 2 * free * (STEP[not native.BUILT] + PRODUCT[not native.BUILT] * products)
+    tier = native.tier()
+    return TERM * rows * size * size + 2 * free * (STEP[tier] + PRODUCT[tier] * products)
 
 
 def _size(tenant: Tenant | None, rules: TenantSettings, requests: Sequence[DecodedRequest]) -> tuple[int, int]:

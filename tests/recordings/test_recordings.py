@@ -12,7 +12,7 @@ from processor.audit.replay.recorded_settings import Secrets
 from processor.audit.sources.source import open_source
 from processor.audit.verify.audit import audit
 from processor.audit.verify.result import AuditOptions
-from tests.unit.either_way import loops as loops
+from tests.unit.tiers import tier as tier
 
 HERE = Path(__file__).parent
 KEPT = sorted(path.parent for path in HERE.glob("v*/manifest.json"))

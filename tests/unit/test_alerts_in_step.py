@@ -18,8 +18,8 @@ from processor.core.stream.partition import partition_from_fields
 from processor.core.stream.step import StepResult
 from processor.core.stream.tenant import TenantSettings
 
-from .either_way import loops as loops
 from .test_step import TOKEN, Bench, rules
+from .tiers import tier as tier
 
 EAGER = MonitorSettings(tolerance=0.05, alpha=0.5, false_alarm_pairs=200, clear=50, learning=2)
 POSITIVE_ONLY = Settings(labels=("no", "yes"), positive="yes", feedback="positive-only", explore=0.1)

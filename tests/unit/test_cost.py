@@ -18,8 +18,8 @@ from processor.core.stream.step import (
 from processor.core.stream.tenant import TenantSettings
 from processor.service.cost import FASTEST, MIN_MEASURED_MS, RECORD, SLOWEST, CostModel, solving
 
-from .either_way import loops as loops
 from .test_step import Bench, rules
+from .tiers import tier as tier
 
 
 def of_objective(policy: Policy, **change: object) -> TenantSettings:

@@ -32,8 +32,7 @@ from processor.core.events import (
     key_of,
 )
 from processor.core.stream import remembering
-from processor.core.stream.reading import memory_of, request_reader
-from tests.fuzz_decoder import DECODERS, content, damaged, try_one
+from tests.fuzz_decoder import DECODERS, content, damaged, in_a_batch, try_one
 
 from .bad_events import BAD_EVENTS, FEEDBACK, REQUEST, VALID, Bad, with_field
 
@@ -139,7 +138,7 @@ def test_what_is_remembered_does_not_hide_a_field_that_comes_twice(value: bytes)
     good = b'{"tenant":"t","decision_id":"0","group":"A","predictions":{"m":"x"}}'
     with pytest.raises(RejectedEventError) as plainly:
         decode_request(value, LIMITS)
-    before, event, after = request_reader(LIMITS)([good, value, good])
+    before, event, after = in_a_batch([good, value, good], LIMITS)
     assert isinstance(event, RejectedEventError)
     assert str(event) == str(plainly.value)
     assert isinstance(before, RequestEvent)
@@ -165,7 +164,7 @@ def test_many_requests_are_read_as_one_by_one(said: list[list[tuple[str, Any]]],
     for number, predictions in enumerate(said):
         body = comma.join(json.dumps(expert) + colon + json.dumps(label) for expert, label in predictions)
         values.append(f'{{"tenant":"bank","decision_id":"{number}","group":"A","predictions":{{{body}}}}}'.encode())
-    for value, event in zip(values, request_reader(LIMITS)(values), strict=True):
+    for value, event in zip(values, in_a_batch(values, LIMITS), strict=True):
         assert judged(event) == judged(plainly(value))
 
 
@@ -194,10 +193,8 @@ def test_advice_of_many_experts_is_read_as_by_itself(
         group = rng.choice(['"A"', '"1"', "1", "true", '"true"'])
         values.append(f'{{"tenant":"t","decision_id":"{number}","group":{group},"predictions":{{{body}}}}}'.encode())
     with patch.object(remembering, "MOST", most), patch.object(remembering, "MOST_CUT", most):
-        request_reader.cache_clear()
-        memory_of.cache_clear()
-        read = request_reader(limits)
-        events = [event for value in values for event in read([value])]
+        remembering.memory_of.cache_clear()
+        events = [event for value in values for event in in_a_batch([value], limits)]
     for value, event in zip(values, events, strict=True):
         assert judged(event) == judged(plainly(value, limits))
 

@@ -10,7 +10,7 @@ import pytest
 
 from processor import config as configuration
 from processor.adapters.kafka.headers import MAX_HEADER_BYTES, headers_of
-from processor.adapters.kafka.runs import plain_runs, runs
+from processor.adapters.kafka.runs import reference_runs, runs
 from processor.adapters.memory.broker import MemoryPartition
 from processor.core.stream.decode import REQUESTS, InputRecord
 from processor.core.stream.entries import MOST_PARKED
@@ -64,7 +64,7 @@ class WithHeaders(Fetched):
         return self.given
 
 
-@pytest.mark.parametrize("read", [runs, plain_runs])
+@pytest.mark.parametrize("read", [runs, reference_runs])
 @pytest.mark.parametrize(
     ("given", "kept"),
     [

@@ -41,7 +41,7 @@ from processor.run.assembly import stream_settings
 from tests.recordings.stream import SHAPES, MemorySource, Running, events
 
 from .audited import CONFIG, SEEDS, changed, is_request, load
-from .either_way import loops as loops
+from .tiers import tier as tier
 
 MORE = """
 [tenants."NAME"]                  # like each other, and watched as closely as the bank

@@ -11,21 +11,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from processor.core import Learner, Policy, Request, Settings
+from processor.core import Learner, Policy, Request, Settings, native
 from processor.core.advice import Advice
 from processor.core.events import DecisionEvent, Limits, RequestEvent, encode_decision
 from processor.core.exact import ONE
 from processor.core.learner.axes import Axes
 from processor.core.learner.batch import BatchRequests, PolicyDecisions, decide_batch, slices
 from processor.core.learner.counters import ABSENT
-from processor.core.stream.encode import DecisionWriter, write_decisions
+from processor.core.stream.encode import DecisionWriter
 from processor.core.stream.entries import LAST_SECOND, Pending, Settled, decode_entry
 from processor.core.stream.entry_columns import PendingRows, decode_pending, encode_pending
 from processor.core.stream.names import Names, NameTable, Tables
-from processor.core.stream.reading import request_reader
 from processor.core.stream.stacking import stacked
+from tests.fuzz_decoder import in_a_batch
 
-from .either_way import loops as loops
+from .tiers import tier as tier
 
 POLICIES = [
     Policy(),
@@ -202,7 +202,7 @@ def test_what_came_in_pieces_is_decided_like_the_whole(asked: list[list[int]], s
         said = ",".join(f'"e{expert}":"{"yes" if rng.random() < 0.5 else "no"}"' for expert in experts)
         group = "AB"[rng.integers(2)]
         values.append(f'{{"tenant":"t","decision_id":"1","group":"{group}","predictions":{{{said}}}}}'.encode())
-    events = [event for event in request_reader(Limits())(values * 2) if isinstance(event, RequestEvent)]
+    events = [event for event in in_a_batch(values * 2, Limits()) if isinstance(event, RequestEvent)]
     assert len(events) == 2 * len(values)
     found = []
     for advice in ([e.advice for e in events], [Advice.of(e.group, e.predictions) for e in events]):
@@ -274,8 +274,8 @@ def test_decisions_written_together_are_those_written_one_by_one(
         for event, y, f, k, share in zip(events, label, expert, instance, parts, strict=True)
     ]
     group = [groups.index(event.group) for event in events]
-    written = write_decisions(
-        [(writer, slice(0, len(events)))],
+    written = native.written_decisions(
+        [(writer, 0, len(events))],
         [event.decision_id for event in events],
         np.array([group, label, expert, instance]),
         np.array(parts, dtype=np.uint64),
@@ -303,10 +303,17 @@ def test_tenants_that_are_written_together_write_what_each_writes_alone() -> Non
     ids, contexts, batches = ["1", "2", "3", "4", "5"], [b"", b"{}", b"", b"", b"[1]"], [7, 7, 7, 8, 8]
     choices = np.array([(0, 1, 0, 1), (1, 0, 1, 0), (0, 0, -1, -1), (1, 1, 0, 0), (1, 1, 0, 0)]).T
     chances = np.array([[n, ONE - n] for n in range(5)], dtype=np.uint64)
-    together = write_decisions(list(zip(writers, parts, strict=True)), ids, choices, chances, contexts, batches)
+    together = native.written_decisions(
+        [(writer, part.start, part.stop) for writer, part in zip(writers, parts, strict=True)],
+        ids,
+        choices,
+        chances,
+        contexts,
+        batches,
+    )
     alone = [
-        write_decisions(
-            [(writer, slice(0, len(ids[part])))],
+        native.written_decisions(
+            [(writer, 0, len(ids[part]))],
             ids[part],
             choices[:, part],
             chances[part],

@@ -38,7 +38,7 @@ from processor.core.stream.tenant import TenantSettings
 from processor.core.stream.writes import SetEntry, unpack
 from processor.service.poison import step_around_faults
 
-from .either_way import loops as loops
+from .tiers import tier as tier
 
 TOKEN = b"test"
 HOUR = 3_600_000

@@ -18,7 +18,7 @@ from processor.core.alerts.monitor import Alert, AlertChange, Monitor, MonitorSe
 from processor.core.alerts.sequential_tests import RATES, START, SequentialTest, factors, grown, mean
 from processor.core.errors import IncompatibleStateError, InvalidSettingsError
 
-from .either_way import loops as loops
+from .tiers import tier as tier
 
 Label = tuple[int, int, bool, int]
 

@@ -1,4 +1,4 @@
-"""What a fetch brings, made what the core reads. The plain version is in ``runs``."""
+"""What a fetch brings, made what the core reads. The reference is ``runs.reference_runs``."""
 
 from libc.stdint cimport int64_t
 
@@ -8,7 +8,7 @@ from processor.core.stream.decode import InputRecord
 
 
 def runs(list messages, dict positions, sources):
-    """See ``runs.plain_runs``."""
+    """See ``runs.reference_runs``."""
     cdef list found = [], records = None
     cdef object topic = None, partition = None, at = None, source = None
     cdef int64_t offset, wanted = 0

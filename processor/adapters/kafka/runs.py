@@ -1,9 +1,10 @@
-"""What a fetch brings, made what the core reads: hardly anything is done for each, and that compiled if it could be."""
+"""What a fetch brings, made what the core reads: hardly anything is done for each record."""
 
 from __future__ import annotations
 
 from confluent_kafka import Message
 
+from processor.core import native
 from processor.core.stream.decode import InputRecord
 from processor.ports.log import PartitionRecords, Sources, TopicPartition
 
@@ -12,7 +13,7 @@ from .headers import headers_of
 NEVER = 1 << 63
 
 
-def plain_runs(
+def reference_runs(
     messages: list[Message], positions: dict[TopicPartition, int], sources: Sources
 ) -> list[PartitionRecords | Message]:
     """Records that are wanted, in runs of one partition, as they come, and between them the messages that are errors.
@@ -49,7 +50,4 @@ def plain_runs(
     return found
 
 
-try:
-    from .native_runs import runs as runs
-except ModuleNotFoundError:
-    runs = plain_runs
+runs = native.native_or(reference_runs, "processor.adapters.kafka.native_runs", "runs")

@@ -20,7 +20,8 @@ from operator import attrgetter
 import msgspec
 
 from processor.audit.sources.source import Role, Source
-from processor.core.stream.journal import JournalRecord, Range, record_hash, record_hashes
+from processor.core import native
+from processor.core.stream.journal import JournalRecord, Range, record_hash
 from processor.ports.log import Record
 
 from .findings import Finding, Kind, NotAuditableError, batch_finding, with_code_points
@@ -225,7 +226,7 @@ class InputCursor:
 def hash_records(records: Sequence[Record]) -> bytes:
     """``record_hash`` of every record, one after the other."""
     columns = ([r.key for r in records], [r.value for r in records], [r.timestamp for r in records])
-    return record_hashes(*columns)
+    return native.record_hashes(*columns)
 
 
 def _decode_hashes(part: Range) -> bytes:

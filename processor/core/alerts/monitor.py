@@ -114,34 +114,9 @@ class Monitor:
     def observe(self, labels: Sequence[tuple[int, int, bool, int]]) -> list[AlertChange]:
         """Take labels in their order: number of the true label, of the group, decided wrongly, time (ms)."""
         changes: list[AlertChange] = []
-        if native.BUILT:
-            count = partial(self._count, more=len(labels))
-            native.observe(labels, self._labels, count, partial(self._judge, changes=changes))
-        else:
-            self._observe_plainly(labels, changes)
+        count = partial(self._count, more=len(labels))
+        native.observe(labels, self._labels, count, partial(self._judge, changes=changes))
         return changes
-
-    def _observe_plainly(self, labels: Sequence[tuple[int, int, bool, int]], changes: list[AlertChange]) -> None:
-        counts = self._labels
-        tested: dict[Cell, list[tuple[SequentialTest, bool]]] = {}
-        for label, group, wrong, at in labels:
-            cell = (label, group)
-            mine = tested.get(cell)
-            if mine is None:
-                mine = self._count(cell, at, tested, len(labels))
-            else:
-                counts[cell] += 1
-            for stream, of_b in mine:  # what ``SequentialTest.take`` does, without its call
-                if of_b:
-                    stream.n_b += 1
-                    stream.err_b += wrong
-                    if stream.n_a and stream.bet(at):
-                        self._judge(stream, at, changes)
-                else:
-                    stream.n_a += 1
-                    stream.err_a += wrong
-                    if stream.n_b and stream.bet(at):
-                        self._judge(stream, at, changes)
 
     def _count(
         self, cell: Cell, at: int, tested: dict[Cell, list[tuple[SequentialTest, bool]]], more: int

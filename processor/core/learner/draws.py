@@ -7,7 +7,6 @@ nobody without the seed can foresee or steer a draw.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 
 import numpy as np
 
@@ -46,17 +45,5 @@ def uniforms(keyed: Sequence[tuple[bytes, Sequence[str]]]) -> Parts:
     """The draws of decisions under several seeds, one after the other."""
     for seed, _ in keyed:
         check_seed(seed)
-    found = native.digests(list(keyed), 4 * DRAWS) if native.BUILT else plain_digests(keyed)
+    found = native.digests(list(keyed), 4 * DRAWS)
     return np.frombuffer(found, dtype="<u4").reshape(-1, DRAWS).astype(np.uint64)
-
-
-def plain_digests(keyed: Iterable[tuple[bytes, Iterable[str]]]) -> bytes:
-    """The bytes behind the draws."""
-    found = bytearray()
-    for seed, decision_ids in keyed:
-        begun = blake2b(key=seed, digest_size=4 * DRAWS)
-        for decision_id in decision_ids:
-            one = begun.copy()
-            one.update(decision_id.encode())
-            found += one.digest()
-    return bytes(found)

@@ -8,8 +8,8 @@ problems at once, elementwise, so that a problem's answer does not depend on wha
 the machine (see ``exact``). No warm start: the answer must not depend on the path.
 
 A two-by-two problem that comes alone, as every tenant's does, is solved in plain floats by the same operations in
-the same order: NumPy's price per call would be twenty times that of the arithmetic. The active-set method is compiled
-likewise, one problem after the other; should a pivot not be positive there, the problem is solved by arrays instead.
+the same order: NumPy's price per call would be twenty times that of the arithmetic. The active-set method has a
+native version, one problem after the other; should a pivot not be positive there, arrays solve the problem instead.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _active_set(quadratic: Floats, linear: Floats, groups: int, choices: int, ce
     free = x > 0.0
     group_of = np.repeat(np.arange(groups), choices)
 
-    running = _left_by_compiled(quadratic, linear, x, (groups, choices)) if native.BUILT else np.arange(batch)
+    running = _left_to_arrays(quadratic, linear, x, (groups, choices))
     for _ in range(MAX_STEPS_PER_CHOICE * size):
         if len(running) == 0:
             break
@@ -189,7 +189,7 @@ def _active_set(quadratic: Floats, linear: Floats, groups: int, choices: int, ce
     return x.reshape(batch, groups, choices)
 
 
-def _left_by_compiled(quadratic: Floats, linear: Floats, x: Floats, shape: tuple[int, int]) -> Ints:
+def _left_to_arrays(quadratic: Floats, linear: Floats, x: Floats, shape: tuple[int, int]) -> Ints:
     """Solve those that can be solved without arrays, in x itself; which are left, with x as it was."""
     left = []
     for number, start in enumerate(x):

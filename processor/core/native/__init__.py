@@ -1,30 +1,106 @@
-"""The inner loops of the core, compiled: a few functions that do most of the work of a batch.
+"""The inner functions of the core in two tiers, and the one place that chooses between them.
 
-Each gives the same as its plain version, which stands in the module that calls it and takes its place where these are
-not built (they need a C compiler when the package is installed). They import nothing of the core.
+The native tier is Cython, a batch at a time. The reference tier (``reference``) is plain Python, one record at a time;
+it is the specification, and the types. Both give the same bytes. Callers write ``native.record_hashes(…)`` and never
+ask which one they get.
+
+``GFORCE_NATIVE`` chooses when this module is imported: ``no`` takes the reference tier, ``required`` refuses to start
+without the native one, and otherwise the native tier is taken if it was built. This is the only module of the core that
+reads a variable of the environment, and it can: no result depends on the choice.
 """
 
-try:
-    from .hashes import contents, digests, hashes_as_received, record_hashes
-    from .join import by_tenant, first_look, ids, match
-    from .decode import Reader, put_together
-    from .solver import active_set
-    from .monitor import observe
-    from .encode import columns, decisions_in_order, joined_ids, packed_entries, written_decisions
-except ModuleNotFoundError:
-    BUILT = False
-else:
-    BUILT = True
+from __future__ import annotations
 
-REMEDY = (
-    "The inner loops are not compiled, and the processor is about a third slower than it could be. "
-    "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again."
+from collections.abc import Callable
+from importlib import import_module
+from os import environ
+from typing import Any, Literal, TypeVar
+
+from . import reference as reference
+from .reference import (
+    RecordDecoder,
+    active_set,
+    by_tenant,
+    columns,
+    contents,
+    decisions_in_order,
+    digests,
+    first_look,
+    hashes_as_received,
+    ids,
+    joined_ids,
+    match,
+    observe,
+    packed_entries,
+    put_together,
+    record_hash,
+    record_hashes,
+    written_decisions,
 )
 
+Tier = Literal["native", "reference"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MODULES = {
+    "decode": ("RecordDecoder", "put_together"),
+    "encode": ("columns", "decisions_in_order", "joined_ids", "packed_entries", "written_decisions"),
+    "hashes": ("contents", "digests", "hashes_as_received", "record_hashes"),
+    "join": ("by_tenant", "first_look", "ids", "match"),
+    "monitor": ("observe",),
+    "solver": ("active_set",),
+}
+"""The extension modules, and which functions each has."""
+
+REMEDY = (
+    "The native modules are not in use, and the processor is much slower than it could be. "
+    "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again; "
+    "GFORCE_NATIVE must not be 'no'."
+)
+
+_tier: Tier = "reference"
+
+
+def tier() -> Tier:
+    """Which of the two is in use."""
+    return _tier
+
+
+def use(chosen: Tier) -> None:
+    """Take the functions of this tier. Tests switch with it; ModuleNotFoundError if the tier is not built."""
+    global _tier
+    taken = {}
+    for module, names in MODULES.items():
+        for name in names:
+            taken[name] = getattr(import_module(f"{__name__}.{module}") if chosen == "native" else reference, name)
+    globals().update(taken)
+    _tier = chosen
+
+
+def native_or(function: Function, module: str, name: str) -> Function:
+    """For an extension module outside the core: the function of this name in it, or this reference, by the tier."""
+    if _tier == "reference":
+        return function
+    found: Function = getattr(import_module(module), name)
+    return found
+
+
+def _choose(wanted: str) -> None:
+    if wanted not in ("", "no", "required"):
+        raise ImportError(f"GFORCE_NATIVE is {wanted!r}: use 'no' or 'required', or leave it out")
+    if wanted == "no":
+        return
+    try:
+        use("native")
+    except ModuleNotFoundError:
+        if wanted == "required":
+            raise ImportError(REMEDY) from None
+
+
+_choose(environ.get("GFORCE_NATIVE", ""))
+
 __all__ = [
-    "BUILT",
     "REMEDY",
-    "Reader",
+    "RecordDecoder",
     "active_set",
     "by_tenant",
     "columns",
@@ -36,9 +112,14 @@ __all__ = [
     "ids",
     "joined_ids",
     "match",
+    "native_or",
     "observe",
     "packed_entries",
     "put_together",
+    "record_hash",
     "record_hashes",
+    "reference",
+    "tier",
+    "use",
     "written_decisions",
 ]

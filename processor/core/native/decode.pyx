@@ -1,7 +1,7 @@
 """Records become events: those that are written plainly, which nearly all are.
 
-The plain version is in ``core.stream.batch``. Whatever is not plain here (an escape, a letter beyond ASCII, a number with an
-exponent, a field that comes twice, anything at a limit) is left to it, so nothing is ever refused here.
+Whatever is not plain (an escape, a letter beyond ASCII, a number with an exponent, a field that comes twice, anything at
+a limit) is left to ``decode_request`` and ``decode_feedback``, so nothing is ever refused here.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -201,18 +201,14 @@ cdef class _Home:
 
     cdef str tenant
     cdef bytes head
-    """what the ids of its entries begin with, see ``entry.head_of_ids``"""
+    """what the ids of its entries begin with, see ``entries.head_of_ids``"""
 
     def __cinit__(self, str tenant, bytes head):
         self.tenant, self.head = tenant, head
 
 
-cdef class Reader:
-    """Reads records. What it leaves is None among what it has read, and in a list of its own.
-
-    ``head_of(key, tenant)`` gives what the ids of a tenant's entries begin with, or None if its records do not belong
-    here.
-    """
+cdef class RecordDecoder:
+    """See ``reference.RecordDecoder``."""
 
     cdef object head_of, latest
     cdef Py_ssize_t longest_id, longest_name, largest
@@ -316,7 +312,7 @@ cdef class Reader:
         return self._home(raw.key, text, found[TENANT])
 
     cdef _Home _home(self, key, Text text, Span tenant):
-        """That of a tenant; None if the record should not be here, which the plain version says better."""
+        """That of a tenant; None if the record should not be here, which the reference says better."""
         cdef Py_ssize_t size = tenant.end - tenant.start - 2
         cdef PyObject *known
         cdef _Home home

@@ -1,4 +1,4 @@
-"""What a batch writes, put together. The plain versions are in ``core.stream.writes`` and ``core.stream.decision_writer``."""
+"""What a batch writes, put together. See ``reference``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem, PyDict_Next
@@ -8,6 +8,12 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset, strchr
+
+from msgspec.json import Encoder
+
+ENCODER = Encoder()
+ONE = 1 << 32
+"""See ``core.exact.ONE``."""
 
 cdef enum:
     ID_BYTES = 16
@@ -122,7 +128,7 @@ def joined_ids(list ids):
 
 
 def packed_entries(dict entries):
-    """Entries to be set, or deleted where there is no value, in the order of their ids; see ``core.stream.writes``."""
+    """Entries to be set, or deleted where there is no value, in the order of their ids; see ``stream.writes``."""
     cdef _Sorted found = _Sorted(len(entries))
     cdef PyObject *id
     cdef PyObject *value
@@ -212,13 +218,13 @@ cdef class _Line:
     cdef int put(self, bytes piece) except -1:
         return self.add(PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
 
-    cdef int name(self, str name, encode) except -1:
-        """As JSON. Most names are written as they are, between quotes; ``encode`` writes the others."""
+    cdef int name(self, str name) except -1:
+        """As JSON. Most names are written as they are, between quotes."""
         cdef Py_ssize_t size, i
         cdef const char *text = PyUnicode_AsUTF8AndSize(name, &size)
         for i in range(size):
             if not 0x20 <= <uint8_t>text[i] < 0x7F or text[i] == c'"' or text[i] == c"\\":
-                return self.put(encode(name))
+                return self.put(ENCODER.encode(name))
         self.add('"', 1)
         self.add(text, size)
         return self.add('"', 1)
@@ -235,21 +241,11 @@ cdef class _Line:
 
 
 def written_decisions(
-    list writers,
-    list ids,
-    choices_made,
-    bytes fractions,
-    const uint64_t[:, :] parts,
-    list ends,
-    list contexts,
-    encode,
+    list writers, list ids, choices_made, probabilities, list contexts, list batches
 ):
-    """See ``decision_writer.write_decisions``.
-
-    ``writers``: (what is the same in all of a tenant's, how choices are written, where its decisions begin and end).
-    ``choices_made``: columns of groups, labels, experts and instances. ``fractions``: how likely each label was, as
-    JSON, line by line. ``ends``: how each decision ends, but for its context.
-    """
+    """See ``reference.written_decisions``. Each piece of JSON that decisions share is encoded once."""
+    cdef const uint64_t[:, :] parts = probabilities
+    cdef bytes fractions = ENCODER.encode_lines((probabilities / ONE).ravel().tolist())
     cdef const int64_t[:] group, label, expert, instance
     group, label, expert, instance = choices_made
     cdef _Line line = _Line()
@@ -257,16 +253,17 @@ def written_decisions(
     cdef Py_ssize_t i, place, y, start, stop, kinds = parts.shape[1]
     cdef const char *fraction = PyBytes_AS_STRING(fractions)
     cdef const char *end
-    sizes = {len(ids), len(group), len(label), len(expert), len(instance), parts.shape[0], len(ends), len(contexts)}
-    if len(sizes) != 1 or any([not 0 <= start <= stop <= len(ids) for _, _, start, stop in writers]):
+    sizes = {len(ids), len(group), len(label), len(expert), len(instance), parts.shape[0], len(contexts), len(batches)}
+    if len(sizes) != 1 or any([not 0 <= start <= stop <= len(ids) for _, start, stop in writers]):
         raise ValueError("the columns of decisions are of different lengths")
-    if fractions.count(b"\n") < len(ids) * kinds or any([len(between) != 3 + 2 * kinds for between, *_ in writers]):
+    if fractions.count(b"\n") < len(ids) * kinds or any([len(writer.between) != 3 + 2 * kinds for writer, _, _ in writers]):
         raise ValueError("decisions of other labels")
-    for between, choices, start, stop in writers:
+    for writer, start, stop in writers:
+        between, choices = writer.between, writer.choices
         for i in range(start, stop):
             line.size = 0
             line.put(between[0])
-            line.name(ids[i], encode)
+            line.name(ids[i])
             line.put(between[1])
             line.put(choices[group[i], label[i], expert[i], instance[i]])
             place = 2
@@ -281,7 +278,7 @@ def written_decisions(
                 line.number(parts[i, y])
                 place += 1
             line.put(between[place])
-            line.put(ends[i])
+            line.number(batches[i])
             if contexts[i]:
                 line.add(',"context":', 11)
                 line.put(contexts[i])

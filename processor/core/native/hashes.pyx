@@ -1,4 +1,4 @@
-"""Digests of many short texts. The plain versions are in ``core.stream.journal``, ``core.rules.draws`` and ``core.advice``."""
+"""Digests of many short texts. See ``reference``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -120,7 +120,7 @@ cdef class _Records:
 
 
 def record_hashes(list keys, list values, list timestamps):
-    """See ``journal.record_hashes``."""
+    """See ``reference.record_hashes``."""
     cdef _Records records = _Records(len(keys))
     cdef Py_ssize_t i
     if not len(keys) == len(values) == len(timestamps):
@@ -131,7 +131,7 @@ def record_hashes(list keys, list values, list timestamps):
 
 
 def hashes_as_received(list raws):
-    """See ``batch.hashes_of``."""
+    """See ``reference.hashes_as_received``."""
     cdef _Records records = _Records(len(raws))
     for raw in raws:
         value = raw.original
@@ -140,7 +140,7 @@ def hashes_as_received(list raws):
 
 
 def digests(list keyed, int size):
-    """Digests of texts, one after the other: ``keyed`` are pairs of a key and its texts. See ``draws.digests``."""
+    """Digests of texts, one after the other: ``keyed`` are pairs of a key and its texts."""
     cdef Py_ssize_t i = 0, length, count = sum([len(texts) for _, texts in keyed])
     cdef Hashing hashing = Hashing(count, size)
     cdef bytes states = PyBytes_FromStringAndSize(NULL, len(keyed) * sizeof(blake2b_state))
@@ -158,7 +158,7 @@ def digests(list keyed, int size):
 
 
 def contents(list texts, list contexts, int size):
-    """Digests of texts, each with its context as MessagePack; see ``advice.contents``."""
+    """Digests of texts, each with its context as MessagePack."""
     cdef Py_ssize_t i, count = len(texts)
     cdef Hashing hashing = Hashing(count, size)
     cdef bytes heads = PyBytes_FromStringAndSize(NULL, count * HEAD)

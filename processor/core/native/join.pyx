@@ -1,4 +1,4 @@
-"""Records find what belongs to them. The plain versions are in ``core.stream.step`` and ``core.stream.batch``."""
+"""Records find what belongs to them. See ``reference``."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 cdef enum:
-    # see ``core.stream.entry``
+    # see ``stream.entries``
     LABELLED = 2
     PENDING = 6
     HEAD = 23
@@ -26,7 +26,7 @@ cdef inline object _known(dict changed, before, bint is_dict, key):
 
 
 cdef bytes _labelled(bytes pending, uint8_t label):
-    """See ``entry.Settled.labelled``."""
+    """See ``entries.Settled.labelled``."""
     cdef bytes settled = PyBytes_FromStringAndSize(NULL, SETTLED_BYTES)
     cdef char *out = PyBytes_AS_STRING(settled)
     cdef const char *was = PyBytes_AS_STRING(pending)
@@ -37,10 +37,10 @@ cdef bytes _labelled(bytes pending, uint8_t label):
     return settled
 
 
-def match(labels, dict changed, before, clock, dict joined, plainly):
+def match(labels, dict changed, before, clock, dict joined, label):
     """Have labels join their decisions, in this order; gives those without one.
 
-    ``plainly`` is for all that is not simply the next label of a tenant for a pending decision.
+    ``label`` is for all that is not simply a further label of a tenant for a pending decision.
     """
     cdef bint is_dict = before.__class__ is dict
     cdef dict tenants = {}
@@ -61,11 +61,11 @@ def match(labels, dict changed, before, clock, dict joined, plainly):
             one = joined[tenant]
             known = tenants[tenant] = (dict(one.numbers), one.entries, one.labels, one.times)
         else:
-            plainly(raw, event, key, stored, joined)
+            label(raw, event, key, stored, joined)
             continue
         found = PyDict_GetItem(<dict>known[0], event.label)
         if found == NULL or PyBytes_GET_SIZE(<bytes?>stored) < HEAD or PyBytes_AS_STRING(stored)[0] != PENDING:
-            plainly(raw, event, key, stored, joined)
+            label(raw, event, key, stored, joined)
             continue
         timestamp = raw.timestamp
         (<list>known[1]).append(stored)

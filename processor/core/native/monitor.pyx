@@ -1,5 +1,5 @@
-"""Bets on labels as they come. The plain version is ``Stream.bet`` in ``core.watching.bets``, whose figures are the same to
-the bit: the same operations on the same numbers, in the same order."""
+"""Bets on labels as they come. The reference is ``SequentialTest.bet``, whose figures are the same to the bit: the same
+operations on the same numbers, in the same order."""
 
 from libc.stdint cimport int64_t
 
@@ -166,11 +166,10 @@ cdef class Bets:
 
 
 def observe(labels, dict counts, meet, judge):
-    """See ``Watch.observe``: labels in their order, each (label, group, wrong, time).
+    """See ``reference.observe``.
 
-    ``counts``: labels by cell. ``meet(cell, time, tested)`` counts a label of a cell that is not yet in ``tested`` and
-    gives the streams that take it, each with whether its group is the second one there; cells all of whose streams
-    are tested it puts into ``tested``. ``judge(stream, time)`` sees whether a stream has raised or cleared something.
+    ``counts``: labels by cell. ``meet`` is called for a cell that is not yet in ``tested``; cells all of whose tests
+    have begun it puts there.
     """
     cdef dict tested = {}, taken_out = {}
     cdef object cell, mine

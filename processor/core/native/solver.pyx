@@ -1,4 +1,4 @@
-"""The active-set method of the solver, for one problem. The plain version is ``_active_set`` in ``core.rules.solver``, whose
+"""The active-set method of the solver, for one problem. The reference is ``_active_set`` in ``learner.solver``, whose
 answers are the same to the bit: every number comes from the same operations in the same order.
 
 The lower triangle of a symmetric matrix is kept row by row as an upper one, so that what is worked on lies in one piece.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from processor.core import native
-from processor.core.advice import Advice, Panel, contents
+from processor.core.advice import Panel, contents
 from processor.core.events import RequestEvent
 from processor.core.exact import Ints
 from processor.core.learner.batch import BatchRequests, PolicyDecisions, decide_batch, slices
@@ -20,7 +20,6 @@ from processor.core.learner.cases import Drawn
 from processor.core.learner.counters import ABSENT
 
 from .decode import InputRecord
-from .encode import write_decisions
 from .entries import LAST_SECOND
 from .entry_columns import PendingRows, encode_pending
 from .stacking import stacked
@@ -117,7 +116,7 @@ def _decide_batch(hearings: Sequence[Hearing]) -> list[DecidedRequests]:
     dockets = [docket for hearing in hearings for docket in hearing.dockets]
     cases = [case for docket in dockets for case in docket.cases]
     counts = [sum(len(docket.cases) for docket in hearing.dockets) for hearing in hearings]
-    raws, keys, ids, advice, contexts = columns(cases)
+    raws, keys, ids, advice, contexts = native.columns(cases)
     clock = np.repeat([hearing.clock for hearing in hearings], counts)
     slot = np.repeat([hearing.slot for hearing in hearings], counts)
     times = np.array([raw.timestamp for raw in raws], dtype=np.int64)
@@ -149,15 +148,6 @@ def _decide_batch(hearings: Sequence[Hearing]) -> list[DecidedRequests]:
         seconds.tolist(),
     )
     return [together.of(hearing, where) for hearing, where in zip(hearings, slices(counts), strict=True)]
-
-
-def columns(cases: list[DecodedRequest]) -> tuple[list[InputRecord], list[bytes], list[str], list[Advice], list[bytes]]:
-    """Records, ids of entries, ids of decisions, advice and contexts."""
-    if native.BUILT:
-        return native.columns(cases)
-    raws, events, keys = [raw for raw, _, _ in cases], [event for _, event, _ in cases], [key for _, _, key in cases]
-    ids, advice = [event.decision_id for event in events], [event.advice for event in events]
-    return raws, keys, ids, advice, [event.context for event in events]
 
 
 def _entries(
@@ -211,10 +201,10 @@ def _values(
     verdicts: PolicyDecisions,
     ids: list[str],
     contexts: list[bytes],
-    batches: Sequence[int],
+    batches: list[int],
 ) -> list[bytes]:
     """The decisions as published."""
     made = verdicts.in_force
-    writers = [(docket.tenant.writer, part) for docket, part in zip(dockets, parts, strict=True)]
+    writers = [(docket.tenant.writer, part.start, part.stop) for docket, part in zip(dockets, parts, strict=True)]
     choices = (verdicts.group, made.label, made.expert, made.instance)
-    return write_decisions(writers, ids, choices, made.probabilities, contexts, batches)
+    return native.written_decisions(writers, ids, choices, made.probabilities, contexts, batches)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from hashlib import blake2b
-from typing import NamedTuple, cast
+from functools import cached_property
+from typing import TypeVar, cast
 
 import msgspec
 
 from processor.core import native
-from processor.core.events import FeedbackEvent, Limits, Reason, RejectedEventError, RequestEvent, is_garbage
+from processor.core.events import (
+    FeedbackEvent,
+    Limits,
+    Reason,
+    RejectedEventError,
+    RequestEvent,
+    decode_feedback,
+    decode_request,
+    is_garbage,
+)
 
-from .entries import entry_ids, head_of_ids
-from .journal import record_hashes
+from .entries import entry_id, head_of_ids
 from .partition import SettingsFor
 from .partitioner import partition_of
-from .reading import Event, Reader, feedback_reader, memory_of, request_reader
+from .remembering import memory_of
 
 REQUESTS, FEEDBACK = "requests", "feedback"
 
@@ -43,6 +50,7 @@ class InputRecord(msgspec.Struct, frozen=True, gc=False):
         return self.value if self.original is None else self.original
 
 
+Event = TypeVar("Event", RequestEvent, FeedbackEvent)
 Decoded = tuple[InputRecord, Event, bytes]
 """A record, the event in it, and the id of its entry."""
 
@@ -98,11 +106,7 @@ class DecodedBatch:
 
     @property
     def ids(self) -> list[bytes]:
-        if native.BUILT:
-            return native.ids(self.requests, self.feedback)
-        keys = [key for _, _, key in self.requests]
-        keys += [key for _, _, key in self.feedback]
-        return list(dict.fromkeys(keys))
+        return native.ids(self.requests, self.feedback)
 
 
 def split_by_source(raws: Iterable[InputRecord]) -> tuple[list[InputRecord], list[InputRecord]]:
@@ -123,19 +127,23 @@ def decode(
     poison: set[tuple[str, int]],
 ) -> DecodedBatch:
     """Decode and check every record by itself."""
-    reading = _Reading(partition, partitions, now + terms.max_future, terms.limits, poison)
-    reader = None if poison or not native.BUILT else reading.reader()
+    one_by_one = _OneByOne(partition, partitions, now + terms.max_future, terms.limits, poison)
+    # The native decoder knows of no poison.
+    decoder_class = native.reference.RecordDecoder if poison else native.RecordDecoder
+    decoder = decoder_class(terms.limits, one_by_one.latest, one_by_one.head_of)
     return DecodedBatch(
-        reading.requests(requests, reader),
-        reading.feedback(feedback, reader),
-        reading.refused,
-        sum(is_garbage(letter.reason) for letter in reading.refused),
-        reading.latest,
+        one_by_one.rest(*decoder.requests(requests, RequestEvent, memory_of(terms.limits)), decode_request),
+        one_by_one.rest(*decoder.feedback(feedback, FeedbackEvent), decode_feedback),
+        one_by_one.refused,
+        sum(is_garbage(letter.reason) for letter in one_by_one.refused),
+        one_by_one.latest,
     )
 
 
 @dataclass
-class _Reading:
+class _OneByOne:
+    """The reference decoder, record by record: it alone refuses records."""
+
     partition: int
     partitions: int
     latest: int
@@ -143,23 +151,33 @@ class _Reading:
     poison: set[tuple[str, int]]
     refused: list[DeadLetter] = field(default_factory=list)
 
-    def requests(self, raws: list[InputRecord], reader: native.Reader | None) -> list[Decoded[RequestEvent]]:
-        plainly = partial(self._plainly, read=request_reader(self.limits))
-        if reader is None:
-            return _only_read(plainly(raws))
-        return _filled(*reader.requests(raws, RequestEvent, memory_of(self.limits)), plainly)
+    def rest(
+        self,
+        decoded: list[Decoded[Event] | None],
+        left: list[InputRecord],
+        decode_event: Callable[[bytes | None, Limits], Event],
+    ) -> list[Decoded[Event]]:
+        """What was decoded, with those that were left, in place of each None, decoded here."""
+        if not left:
+            return cast(list[Decoded[Event]], decoded)
+        rest = iter([self._decoded(raw, decode_event) for raw in left])
+        return [one for one in [one or next(rest) for one in decoded] if one is not None]
 
-    def feedback(self, raws: list[InputRecord], reader: native.Reader | None) -> list[Decoded[FeedbackEvent]]:
-        plainly = partial(self._plainly, read=feedback_reader(self.limits))
-        if reader is None:
-            return _only_read(plainly(raws))
-        return _filled(*reader.feedback(raws, FeedbackEvent), plainly)
+    def _decoded(
+        self, raw: InputRecord, decode_event: Callable[[bytes | None, Limits], Event]
+    ) -> Decoded[Event] | None:
+        try:
+            self._check_usable(raw)
+            event = decode_event(raw.value, self.limits)
+            self._check_home(raw.key, event.tenant)
+            if raw.timestamp > self.latest:
+                raise RejectedEventError(Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future")
+        except RejectedEventError as rejected:
+            self.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
+            return None
+        return raw, event, entry_id(event.tenant, event.decision_id)
 
-    def reader(self) -> native.Reader:
-        """To be let go by whoever asks: it refers to this, and a cycle would keep what is refused for long."""
-        return native.Reader(self.limits, self.latest, self._head_of)
-
-    def _head_of(self, key: bytes, tenant: str) -> bytes | None:
+    def head_of(self, key: bytes, tenant: str) -> bytes | None:
         """What the ids of a tenant's entries begin with; None if its records do not belong here."""
         try:
             self._check_home(key, tenant)
@@ -167,36 +185,7 @@ class _Reading:
             return None
         return head_of_ids(tenant)
 
-    def _plainly(self, raws: Sequence[InputRecord], read: Reader[Event]) -> list[Decoded[Event] | None]:
-        """The event in each of these records, with the id of its entry; None for those that are refused."""
-        found: list[Decoded[Event] | None] = []
-        homes: dict[bytes | None, Home] = {}
-        poison, latest = self.poison, self.latest
-        for raw, event in zip(raws, read([raw.value for raw in raws]), strict=True):
-            try:
-                if raw.refused is not None or poison:
-                    self._usable(raw)
-                if isinstance(event, RejectedEventError):
-                    self.refused.append(DeadLetter(raw, event.reason, event.detail))
-                    found.append(None)
-                    continue
-                home = homes.get(raw.key)
-                if home is None or home.tenant != event.tenant:
-                    self._check_home(raw.key, event.tenant)
-                    home = homes[raw.key] = Home(event.tenant, entry_ids(event.tenant).copy)
-                if raw.timestamp > latest:
-                    raise RejectedEventError(
-                        Reason.FUTURE_TIMESTAMP, "the record's timestamp lies too far in the future"
-                    )
-                entry = home.entry()
-                entry.update(event.decision_id.encode())
-                found.append((raw, event, entry.digest()))
-            except RejectedEventError as rejected:
-                self.refused.append(DeadLetter(raw, rejected.reason, rejected.detail))
-                found.append(None)
-        return found
-
-    def _usable(self, raw: InputRecord) -> None:
+    def _check_usable(self, raw: InputRecord) -> None:
         if (raw.source, raw.offset) in self.poison:
             raise RejectedEventError(Reason.INTERNAL, "processing this record failed; see the processor's log")
         if raw.refused is not None:
@@ -209,37 +198,6 @@ class _Reading:
             raise RejectedEventError(
                 Reason.WRONG_PARTITION, "the tenant belongs to another partition: produce with the murmur2 partitioner"
             )
-
-
-def _only_read(found: Sequence[Decoded[Event] | None]) -> list[Decoded[Event]]:
-    return [one for one in found if one is not None]
-
-
-def _filled(
-    found: list[Decoded[Event] | None],
-    left: list[InputRecord],
-    plainly: Callable[[list[InputRecord]], list[Decoded[Event] | None]],
-) -> list[Decoded[Event]]:
-    """What was read, with what the plain version makes of those that were left."""
-    if not left:
-        return cast(list[Decoded[Event]], found)
-    rest = iter(plainly(left))
-    return _only_read([one if one is not None else next(rest) for one in found])
-
-
-class Home(NamedTuple):
-    """A tenant whose records have the right key and are on the right partition."""
-
-    tenant: str
-    entry: Callable[[], blake2b]
-    """begins the id of an entry; see ``entry_ids``"""
-
-
-def hashes_of(raws: list[InputRecord]) -> bytes:
-    """``record_hash`` of records as they were received, one after the other."""
-    if native.BUILT:
-        return native.hashes_as_received(raws)
-    return record_hashes([raw.key for raw in raws], [raw.received for raw in raws], [raw.timestamp for raw in raws])
 
 
 def due_slot(clock: int, slot: int) -> int:

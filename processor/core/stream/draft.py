@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from processor.core import native
 from processor.core.alerts.alert_events import AlertEvent
 from processor.core.alerts.alerts import AlertChange
 from processor.core.events import MAX_DETAIL, Reason
@@ -15,7 +16,7 @@ from .decode import DeadLetter, EncodedDecision, InputRecord, StreamSettings
 from .expiry import DueSlot
 from .partition import Partition
 from .tenant import Tenant, TenantSettings, ToWrite
-from .writes import DropSlot, SetSlot, Writes, joined_ids
+from .writes import DropSlot, SetSlot, Writes
 
 
 @dataclass
@@ -137,7 +138,7 @@ class Draft:
                 for sequence in due.sequences:
                     writes.add(SetSlot(slot, sequence, b""))
         for slot, keys in sorted(self.expiry_index.items()):
-            writes.add(SetSlot(slot, self.sequence, joined_ids(keys)))
+            writes.add(SetSlot(slot, self.sequence, native.joined_ids(keys)))
         touched = sorted(self.touched.values(), key=attrgetter("number"))
         return writes, [(tenant, self.before.tenants.get(tenant.name)) for tenant in touched]
 

@@ -1,25 +1,25 @@
-"""Many decisions as JSON: the bytes of ``encode_decision``, with what they share written once."""
+"""A tenant's decisions as JSON: by ``encode_decision``, or natively from what they share, to the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain, repeat
+from typing import Any
 
 import msgspec
-import numpy as np
+from msgspec import UNSET, Raw
 
-from processor.core import native
-from processor.core.exact import ONE, Ints, Parts
+from processor.core.events import DecisionEvent, encode_decision
+from processor.core.exact import ONE
 
-_encoder = msgspec.json.Encoder()
-_encode = _encoder.encode
+_encode = msgspec.json.Encoder().encode
 
 MOST = 4_096
 """choices that are remembered"""
 
 Choice = tuple[int, int, int, int]
 """Group, label, expert and instance, by index."""
+_CHOSEN = ("group", "decision", "expert", "instance")
 
 
 class DecisionWriter:
@@ -37,6 +37,8 @@ class DecisionWriter:
         objective: str | None,
         config: str,
     ) -> None:
+        self._labels = labels
+        self._same: dict[str, Any] = {"tenant": tenant, "policy": policy, "objective": objective, "config": config}
         self.choices = _choices(tuple(groups), tuple(labels), tuple(experts), tuple(instances))
         each = b",".join(b"%b:\0" % _encode(label) for label in labels)
         # A zero byte stands for what differs: JSON has none, and a name may hold a percent sign.
@@ -46,79 +48,19 @@ class DecisionWriter:
         ) % (_encode(tenant), each, each, _encode(policy), _encode(objective), _encode(config))
         self.between = form.split(b"\0")[:-1]
 
-
-def write_decisions(
-    writers: Sequence[tuple[DecisionWriter, slice]],
-    ids: list[str],
-    choices: Sequence[Ints],
-    probabilities: Parts,
-    contexts: list[bytes],
-    batches: Sequence[int],
-) -> list[bytes]:
-    """One JSON document for each id; each writer, of the same labels, has a part of them, one after the other.
-
-    ``choices`` are the columns of ``Choice``; an empty context is none; ``batches`` are the batches decided in.
-    """
-    if not native.BUILT:
-        return plain_write_decisions(writers, ids, choices, probabilities, contexts, batches)
-    ends = {batch: b"%d" % batch for batch in set(batches)}
-    return native.written_decisions(
-        [(writer.between, writer.choices, part.start, part.stop) for writer, part in writers],
-        ids,
-        choices,
-        _encoder.encode_lines(_fractions(probabilities)),
-        probabilities,
-        [ends[batch] for batch in batches],
-        contexts,
-        _encode,
-    )
-
-
-def plain_write_decisions(
-    writers: Sequence[tuple[DecisionWriter, slice]],
-    ids: list[str],
-    choices: Sequence[Ints],
-    probabilities: Parts,
-    contexts: list[bytes],
-    batches: Sequence[int],
-) -> list[bytes]:
-    sizes = [part.stop - part.start for _, part in writers]
-    each = list(zip(*[column.tolist() for column in choices], strict=True))
-    chosen = [map(writer.choices.__getitem__, each[part]) for writer, part in writers]
-    ends = [
-        b'%d,"context":%b}' % (batch, context) if context else b"%d}" % batch
-        for batch, context in zip(batches, contexts, strict=True)
-    ]
-    # In turn what is the same in all of a tenant's and what is not: joining such rows takes half as long as a format.
-    fixed = zip(*[writer.between for writer, _ in writers], strict=True)
-    columns = [column for texts in fixed for column in (_spread(texts, sizes), ())]
-    columns[1::2] = (_lines(ids), chain.from_iterable(chosen), *_chances(probabilities), ends)
-    return list(map(b"".join, zip(*columns, strict=True)))
-
-
-def _chances(probabilities: Parts) -> list[list[bytes]]:
-    """How likely each label was, as JSON, in columns: fractions of each label, then parts out of 2³² of each."""
-    fractions, parts = _lines(_fractions(probabilities)), _lines(probabilities.ravel().tolist())
-    kinds = probabilities.shape[1]
-    return [texts[label::kinds] for texts in (fractions, parts) for label in range(kinds)]
-
-
-def _fractions(probabilities: Parts) -> list[float]:
-    """One decision after the other."""
-    fractions: list[float] = (probabilities.astype(np.float64) / ONE).ravel().tolist()
-    return fractions
-
-
-def _lines(values: Sequence[object]) -> list[bytes]:
-    """Each value as JSON. JSON holds no line breaks of its own."""
-    return _encoder.encode_lines(values).split(b"\n")[:-1]
-
-
-def _spread(texts: Sequence[bytes], times: Sequence[int]) -> Iterable[bytes]:
-    """Each text so many times."""
-    if len(set(texts)) == 1:
-        return repeat(texts[0], sum(times))
-    return chain.from_iterable(map(repeat, texts, times))
+    def encode(self, decision_id: str, choice: Choice, parts: Sequence[int], context: bytes, batch: int) -> bytes:
+        """One decision: the reference of ``native.written_decisions``. An empty context is none."""
+        chosen: dict[str, Any] = dict(zip(_CHOSEN, self.choices.named(choice), strict=True))
+        event = DecisionEvent(
+            **self._same,
+            **chosen,
+            decision_id=decision_id,
+            probabilities={label: part / ONE for label, part in zip(self._labels, parts, strict=True)},
+            parts=dict(zip(self._labels, parts, strict=True)),
+            batch=batch,
+            context=Raw(context) if context else UNSET,
+        )
+        return encode_decision(event)
 
 
 class _Choices(dict[Choice, bytes]):
@@ -127,9 +69,11 @@ class _Choices(dict[Choice, bytes]):
     def __init__(self, *names: Sequence[str | None]) -> None:
         self._names = names
 
+    def named(self, choice: Choice) -> list[str | None]:
+        return [names[index] for names, index in zip(self._names, choice, strict=True)]
+
     def __missing__(self, choice: Choice) -> bytes:
-        texts = [_encode(names[index]) for names, index in zip(self._names, choice, strict=True)]
-        text = b'"group":%b,"decision":%b,"expert":%b,"instance":%b' % tuple(texts)
+        text = b'"group":%b,"decision":%b,"expert":%b,"instance":%b' % tuple(map(_encode, self.named(choice)))
         if len(self) < MOST:
             self[choice] = text
         return text

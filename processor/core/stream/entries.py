@@ -37,16 +37,9 @@ def head_of_ids(tenant: str) -> bytes:
     return struct.pack(">I", len(name)) + name
 
 
-def entry_ids(tenant: str) -> blake2b:
-    """To be copied for each decision of a tenant and fed with its id: what ``entry_id`` gives, with less work."""
-    return blake2b(head_of_ids(tenant), digest_size=ID_BYTES)
-
-
 def entry_id(tenant: str, decision_id: str) -> bytes:
     """The id of one entry, 16 bytes."""
-    entry = entry_ids(tenant)
-    entry.update(decision_id.encode())
-    return entry.digest()
+    return blake2b(head_of_ids(tenant) + decision_id.encode(), digest_size=ID_BYTES).digest()
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ writes of the same batch, so that a lost store can be filled again without recom
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from processor.core import native
 from processor.core.errors import ForeignRecordError, IncompatibleStateError
+from processor.core.native import record_hash as record_hash
 
 JOURNAL_FORM = 2
 """Form 2 has the ids of the input topics, the last whole snapshot, and batches that empty due slots in bounded pieces
@@ -185,52 +185,6 @@ def state_digest(previous: str, writes: bytes) -> str:
     batch and not the state.
     """
     return blake2b(writes, key=bytes.fromhex(previous), digest_size=16).hexdigest()
-
-
-def record_hash(key: bytes | None, value: bytes | None, timestamp: int) -> bytes:
-    """8 bytes that stand for an input record."""
-    head = msgspec.msgpack.encode([key, timestamp])
-    return blake2b(head + (b"\x00" if value is None else b"\x01" + value), digest_size=8).digest()
-
-
-def record_hashes(keys: list[bytes | None], values: list[bytes | None], timestamps: list[int]) -> bytes:
-    """``record_hash`` of many, one after the other.
-
-    >>> records = [(b"acme", b"{}", 1_700_000_000_000), (None, None, -1), (b"acme", b"", 0)]
-    >>> record_hashes(*map(list, zip(*records))) == b"".join(record_hash(*record) for record in records)
-    True
-    """
-    if native.BUILT:
-        return native.record_hashes(keys, values, timestamps)
-    return plain_record_hashes(keys, values, timestamps)
-
-
-def plain_record_hashes(
-    keys: Iterable[bytes | None], values: Iterable[bytes | None], timestamps: Iterable[int]
-) -> bytes:
-    """What the records of one key have in common is hashed once."""
-    begun: dict[bytes | None, Callable[[], blake2b]] = {}
-    found = []
-    last, head = None, b""
-    for key, value, at in zip(keys, values, timestamps, strict=True):
-        if value is None or not _LEAST <= at < _MOST:
-            found.append(record_hash(key, value, at))
-            continue
-        if at != last:  # many come within one millisecond
-            last, head = at, at.to_bytes(8, "big") + b"\x01"
-        one = (begun.get(key) or begun.setdefault(key, _begun(key)))()
-        one.update(head + value)
-        found.append(one.digest())
-    return b"".join(found)
-
-
-_LEAST, _MOST = 1 << 32, 1 << 63
-"""Times between these are nine bytes in MessagePack: a marker and the time itself. They begin in February 1970."""
-
-
-def _begun(key: bytes | None) -> Callable[[], blake2b]:
-    """A hash that has seen everything before the time."""
-    return blake2b(msgspec.msgpack.encode([key, _LEAST])[:-8], digest_size=8).copy
 
 
 def hashes_text(hashes: bytes) -> str:

@@ -45,34 +45,9 @@ class Labelling(Draft):
 
     def match(self, labels: Iterable[Decoded[FeedbackEvent]], joined: dict[str, Joined]) -> Early:
         """Have labels join their decisions, in this order; those without one are left."""
-        if native.BUILT:
-            without = native.match(labels, self.changed, self.stored, self.clock, joined, self._label)
-        else:
-            without = self._match_plainly(labels, joined)
         left: Early = {}
-        for raw, event, key in without:
+        for raw, event, key in native.match(labels, self.changed, self.stored, self.clock, joined, self._label):
             left.setdefault(key, []).append((raw, event))
-        return left
-
-    def _match_plainly(
-        self, labels: Iterable[Decoded[FeedbackEvent]], joined: dict[str, Joined]
-    ) -> list[Decoded[FeedbackEvent]]:
-        left: list[Decoded[FeedbackEvent]] = []
-        before, changed, clock, labelled = self.stored, self.changed, self.clock, Settled.labelled
-        for each in labels:
-            raw, event, key = each
-            stored = changed.get(key) or before.get(key)
-            if stored is None:
-                left.append(each)
-                continue
-            one = joined.get(event.tenant)
-            label = one.numbers.get(event.label) if one is not None and stored[0] == PENDING else None
-            if one is None or label is None:
-                self._label(raw, event, key, stored, joined)
-                continue
-            # What ``_label`` does for all but the first label of a tenant, without its calls.
-            one.add(stored, label, raw.timestamp if raw.timestamp >= 0 else clock)
-            changed[key] = labelled(stored, label)
         return left
 
     def _label(

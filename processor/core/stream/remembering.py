@@ -1,9 +1,10 @@
-"""What was said before, remembered: requests differ, the advice in them rarely does."""
+"""The native decoder's memory of advice: requests differ, the advice in them rarely does."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -24,8 +25,14 @@ Came = tuple[tuple[str, ...], ...]
 """Experts, piece by piece."""
 
 
+@lru_cache(maxsize=16)
+def memory_of(limits: Limits) -> Memory:
+    """What was said before in requests under these limits."""
+    return Memory(limits)
+
+
 class Memory:
-    """Advice by the very bytes it was given in. Only JSON without escapes comes here, which was skimmed already."""
+    """Advice by the very bytes it was given in. Only JSON without escapes comes here, which was parsed already."""
 
     def __init__(self, limits: Limits) -> None:
         self.known: dict[tuple[str, bytes], Advice] = {}
@@ -141,28 +148,8 @@ class _Cut:
         panel = self._panels.get(group)
         if panel is None:
             return None
-        if native.BUILT:
-            return native.put_together(predictions, panel, self._others, self._first, Advice)
-        return self._put_together(panel, predictions)
-
-    def _put_together(self, panel: Panel, predictions: bytes) -> Advice | None:
-        pieces, rest = [], predictions
-        for beginning, known in self._others:
-            rest, _, text = rest.rpartition(beginning)
-            piece = known.get(text)
-            if piece is None:
-                return None
-            pieces.append(piece)
-        piece = self._first.get(rest)
-        if piece is None:
-            return None
-        labels = piece.kinds
-        for other in pieces:
-            if other.kinds is not labels and not other.kinds <= labels:
-                labels |= other.kinds
-        pieces.append(piece)
-        pieces.reverse()
-        return Advice(panel, pieces, labels)
+        found: Advice | None = native.put_together(predictions, panel, self._others, self._first, Advice)
+        return found
 
 
 def _with_marks(texts: Sequence[bytes]) -> list[bytes]:

@@ -6,12 +6,11 @@ order of offset; labels that waited for one of these requests are joined; what i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from processor.core import native
-from processor.core.advice import Panel
 from processor.core.errors import one_of
 from processor.core.events import FeedbackEvent, Reason, RequestEvent
 from processor.core.learner.cases import Drawn
@@ -159,22 +158,15 @@ class _Step(Labelling):
 
     def publish(self) -> ToWrite:
         """Publish the decisions, and begin to write what has changed."""
-        requests, made = self.given.asked.requests, self.made
-        if native.BUILT:
-            self.outcome.decisions = native.decisions_in_order(requests, made, EncodedDecision)
-        else:
-            self.outcome.decisions = [
-                EncodedDecision(event.tenant, made[raw.offset], raw.headers)
-                for raw, event, _ in requests
-                if raw.offset in made
-            ]
+        requests = self.given.asked.requests
+        self.outcome.decisions = native.decisions_in_order(requests, self.made, EncodedDecision)
         return self.write(emptied=self.given.due)
 
     # Requests
 
     def take_requests(self) -> None:
         """Sort them by tenant; those of nobody are dead letters."""
-        self.left = (native.by_tenant if native.BUILT else plain_by_tenant)(self.given.asked.requests)
+        self.left = native.by_tenant(self.given.asked.requests)
         for name in [name for name in self.left if self.tenant_of(name) is None]:
             for raw, _, _ in self.left.pop(name):
                 self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
@@ -212,8 +204,7 @@ class _Step(Labelling):
     def _docket(self, tenant: Tenant, chunk: Sequence[DecodedRequest]) -> Docket:
         """The requests that are to be decided: not repeated, not beyond a limit."""
         docket = Docket(tenant, self.given.drawn.get(tenant.name))
-        look = native.first_look if native.BUILT else plain_first_look
-        new, panels, predicted = look(chunk, self.changed, self.stored)
+        new, panels, predicted = native.first_look(chunk, self.changed, self.stored)
         docket.panels = {panel for panel in panels if tenant.knows(panel)}
         known = len(docket.panels) == len(panels) and all(each <= tenant.learner.labels for each in predicted)
         docket.cases = chunk if new and known else self._accepted(docket, chunk)
@@ -373,25 +364,6 @@ class _Step(Labelling):
     @staticmethod
     def _parked_raw(tenant: Tenant, parked: Parked) -> InputRecord:
         return InputRecord(FEEDBACK, parked.offset, parked.timestamp, tenant.name.encode(), parked.payload)
-
-
-def plain_by_tenant(requests: Iterable[DecodedRequest]) -> dict[str, list[DecodedRequest]]:
-    """Requests of each tenant, in their order."""
-    found: dict[str, list[DecodedRequest]] = {}
-    for asking in requests:
-        found.setdefault(asking[1].tenant, []).append(asking)
-    return found
-
-
-def plain_first_look(
-    chunk: Sequence[DecodedRequest], changed: Mapping[bytes, bytes | None], before: Mapping[bytes, bytes | None]
-) -> tuple[bool, set[Panel], set[frozenset[str]]]:
-    """Whether nothing is known of any of these requests and all differ; who was asked, and the different sets of
-    labels that were predicted."""
-    keys = [key for _, _, key in chunk]
-    new = not any(map(before.get, keys)) and changed.keys().isdisjoint(keys) and len(set(keys)) == len(keys)
-    advice = [event.advice for _, event, _ in chunk]
-    return new, {each.panel for each in advice}, {each.labels for each in advice}
 
 
 def advanced(partition: Partition, identity: Identity) -> Partition:

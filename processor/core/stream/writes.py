@@ -16,18 +16,13 @@ arguments, numbers big-endian:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-
-import numpy as np
 
 from processor.core import native
 
 ID_BYTES = 16
 MAX_ENTRY = 0xFFFF
-FEW = 200
-"""ids that are sorted as they are"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,56 +100,12 @@ class Writes:
 
     def add_entries(self, entries: dict[bytes, bytes | None]) -> int:
         """Many at once, in the order of their ids: set, or delete where there is no value; how many bytes that is."""
-        packed = packed_entries(entries)
+        packed = native.packed_entries(entries)
         self._parts.append(packed)
         return len(packed)
 
     def packed(self) -> bytes:
         return b"".join(self._parts)
-
-
-def packed_entries(entries: dict[bytes, bytes | None]) -> bytes:
-    """
-    >>> packed_entries({b"2" * 16: None, b"1" * 16: b"value"})
-    b'E1111111111111111\\x00\\x05valuee2222222222222222'
-    """
-    if native.BUILT:
-        return native.packed_entries(entries)
-    return plain_packed_entries(entries)
-
-
-def plain_packed_entries(entries: Mapping[bytes, bytes | None]) -> bytes:
-    keys = in_order(entries)
-    values = list(map(entries.__getitem__, keys))
-    kinds = [b"e" if value is None else b"E" for value in values]
-    texts = [value or b"" for value in values]
-    lengths = list(map(len, texts))
-    sizes = {length: struct.pack(">H", length) if length else b"" for length in set(lengths)}
-    rows = zip(kinds, keys, map(sizes.__getitem__, lengths), texts, strict=True)
-    return b"".join(chain.from_iterable(rows))
-
-
-def joined_ids(ids: list[bytes]) -> bytes:
-    """Ids of entries in their order, one after the other."""
-    return native.joined_ids(ids) if native.BUILT else b"".join(in_order(ids))
-
-
-def in_order(ids: Iterable[bytes]) -> list[bytes]:
-    """Ids of 16 bytes, sorted: many by their first halves as numbers, which is faster, unless two begin alike.
-
-    >>> ids = [n.to_bytes(8, "big") * 2 for n in range(300, 0, -1)]
-    >>> in_order(ids) == sorted(ids)
-    True
-    """
-    found = list(ids)
-    if len(found) < FEW:
-        return sorted(found)
-    halves = np.frombuffer(b"".join(found), dtype=">u8")[::2].astype(np.uint64)
-    order = np.argsort(halves)
-    rising = halves[order]
-    if (rising[1:] == rising[:-1]).any():
-        return sorted(found)
-    return [found[i] for i in order.tolist()]
 
 
 def unpack(blob: bytes) -> Iterator[Write]:

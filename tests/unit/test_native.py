@@ -1,4 +1,4 @@
-"""The compiled inner loops give what their plain versions give, to the byte, whatever they are given."""
+"""The native tier gives what the reference gives, to the byte, whatever it is given."""
 
 from __future__ import annotations
 
@@ -13,40 +13,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.adapters.kafka import runs as kafka_runs
+from processor.adapters.kafka.runs import reference_runs
 from processor.core import native
 from processor.core.advice import Advice, contents
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
-from processor.core.learner.draws import plain_digests
+from processor.core.native import reference
 from processor.core.stream.decode import (
     FEEDBACK,
     REQUESTS,
+    DeadLetter,
     DecodedBatch,
     EncodedDecision,
     InputRecord,
     StreamSettings,
-    _Reading,
+    _OneByOne,
     decode,
-    hashes_of,
     split_by_source,
 )
 from processor.core.stream.entries import Pending, Settled
-from processor.core.stream.journal import plain_record_hashes, record_hash
-from processor.core.stream.step import plain_by_tenant
-from processor.core.stream.writes import in_order, plain_packed_entries
 from processor.ports.log import PartitionRecords, TopicPartition
 from tests.fuzz_decoder import damaged
 
 from .bad_events import BAD_EVENTS, VALID
-from .either_way import need_native, plainly
 from .test_kafka_runs import HERE, THERE, Fetched
+from .tiers import in_tier
+from .tiers import native_tier as native_tier
 
 SOURCES = {"request": REQUESTS, "feedback": FEEDBACK}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _built() -> None:
-    need_native()
+pytestmark = pytest.mark.usefixtures("native_tier")
 
 
 # Hashes
@@ -68,7 +64,7 @@ def test_digests_are_those_of_hashlib_whatever_the_length(size: int, key: bytes)
 )
 def test_draws_under_several_seeds_are_those_under_each(keyed: list[tuple[bytes, list[str]]]) -> None:
     keyed = [(seed, [text.encode("utf-8", "replace").decode() for text in texts]) for seed, texts in keyed]
-    assert native.digests(list(keyed), 12) == plain_digests(keyed)
+    assert native.digests(list(keyed), 12) == reference.digests(list(keyed), 12)
 
 
 RECORD_PARTS = st.none() | st.binary(max_size=600)
@@ -87,32 +83,30 @@ EDGES = [*POWERS, *(n - 1 for n in POWERS), *(-n for n in POWERS), *(-n - 1 for 
         max_size=13,
     )
 )
-def test_hashes_of_records_are_the_plain_ones(records: list[tuple[bytes | None, bytes | None, int]]) -> None:
+def test_hashes_of_records_are_those_of_the_reference(records: list[tuple[bytes | None, bytes | None, int]]) -> None:
     columns: list[list[Any]] = [list(column) for column in zip(*records, strict=True)]
-    assert native.record_hashes(*columns) == plain_record_hashes(*columns)
+    assert native.record_hashes(*columns) == reference.record_hashes(*columns)
 
 
 @given(st.lists(st.tuples(RECORD_PARTS, RECORD_PARTS, RECORD_PARTS, st.integers(-1, 1 << 62)), max_size=9))
 def test_records_are_hashed_as_they_were_received(records: list[tuple[Any, Any, Any, int]]) -> None:
     raws = [InputRecord(REQUESTS, 1, at, key, value, (), original) for key, value, original, at in records]
-    together = hashes_of(raws)
-    assert together == b"".join(record_hash(raw.key, raw.received, raw.timestamp) for raw in raws)
-    with plainly():
-        assert hashes_of(raws) == together
+    assert native.hashes_as_received(raws) == reference.hashes_as_received(raws)
 
 
-def test_a_key_of_any_length_is_hashed_like_the_plain_one() -> None:
+def test_a_key_of_any_length_is_hashed_as_by_the_reference() -> None:
     keys: list[bytes | None] = [b"k" * length for length in (0, 1, 255, 256, 65_535, 65_536)]
     values: list[bytes | None] = [b"v"] * len(keys)
     times = [1_700_000_000_000] * len(keys)
-    assert native.record_hashes(keys, values, times) == plain_record_hashes(keys, values, times)
+    assert native.record_hashes(keys, values, times) == reference.record_hashes(keys, values, times)
 
 
 @given(st.lists(st.binary(max_size=400), min_size=1, max_size=9), st.integers(1, 20))
-def test_what_requests_say_is_hashed_like_the_plain_one(contexts: list[bytes], experts: int) -> None:
+def test_what_requests_say_is_hashed_as_by_the_reference(contexts: list[bytes], experts: int) -> None:
     advice = [Advice.of("A", {f"e{n}": "yes" for n in range(experts)})] * len(contexts)
-    together = contents(advice, contexts)
-    assert together == b"".join(one.content(context) for one, context in zip(advice, contexts, strict=True))
+    found = contents(advice, contexts)
+    with in_tier("reference"):
+        assert found == contents(advice, contexts)
 
 
 # Writes
@@ -121,9 +115,9 @@ def test_what_requests_say_is_hashed_like_the_plain_one(contexts: list[bytes], e
 @given(
     st.dictionaries(st.binary(min_size=16, max_size=16), st.none() | st.binary(min_size=1, max_size=40), max_size=200)
 )
-def test_entries_are_packed_like_the_plain_ones(entries: dict[bytes, bytes | None]) -> None:
-    assert native.packed_entries(entries) == plain_packed_entries(entries)
-    assert native.joined_ids(list(entries)) == b"".join(in_order(entries))
+def test_entries_are_packed_as_by_the_reference(entries: dict[bytes, bytes | None]) -> None:
+    assert native.packed_entries(entries) == reference.packed_entries(entries)
+    assert native.joined_ids(list(entries)) == reference.joined_ids(entries)
 
 
 @pytest.mark.parametrize("alike", [0, 1, 2, 15])
@@ -135,14 +129,17 @@ def test_ids_are_sorted_even_if_somebody_has_searched_for_alike_ones(alike: int,
     assert native.joined_ids(ids) == b"".join(sorted(ids))
 
 
-def test_what_cannot_be_written_is_refused() -> None:
-    with pytest.raises(ValueError, match="65536 bytes"):
-        native.packed_entries({bytes(16): bytes(65_536)})
-    with pytest.raises(ValueError, match="has 3 bytes"):
-        native.joined_ids([b"abc"])
+def test_what_cannot_be_written_is_refused_alike() -> None:
+    for chosen in (native, reference):
+        with pytest.raises(ValueError, match="an entry of 65536 bytes: at most 65535 can be written"):
+            chosen.packed_entries({bytes(16): bytes(65_536)})
+        with pytest.raises(ValueError, match="the id of an entry has 3 bytes, not 16"):
+            chosen.packed_entries({b"abc": None})
+        with pytest.raises(ValueError, match="the id of an entry has 3 bytes, not 16"):
+            chosen.joined_ids([b"abc"])
 
 
-# Reading
+# Decode
 
 
 def outcome(raws: list[InputRecord], limits: Limits, partitions: int) -> tuple[object, ...]:
@@ -162,10 +159,10 @@ def _said(event: RequestEvent) -> tuple[object, ...]:
     return event.tenant, event.decision_id, event.group, event.predictions, event.context, event.content
 
 
-def read_either_way(raws: list[InputRecord], limits: Limits = Limits(), partitions: int = 1) -> None:
-    compiled_way = outcome(raws, limits, partitions)
-    with plainly():
-        assert compiled_way == outcome(raws, limits, partitions)
+def decode_in_both_tiers(raws: list[InputRecord], limits: Limits = Limits(), partitions: int = 1) -> None:
+    found = outcome(raws, limits, partitions)
+    with in_tier("reference"):
+        assert found == outcome(raws, limits, partitions)
 
 
 def raws_of(values: list[tuple[str, bytes | None]], key: bytes | None = b"bank", at: int = 1_000) -> list[InputRecord]:
@@ -176,16 +173,16 @@ def test_bad_events_are_refused_alike_also_between_good_ones() -> None:
     values = []
     for bad in BAD_EVENTS:
         values += [(bad.kind, VALID[bad.kind]), (bad.kind, bad.value)]
-    read_either_way(raws_of(values))
+    decode_in_both_tiers(raws_of(values))
 
 
 @given(st.integers(0, 2**32))
 def test_damaged_events_are_read_alike(seed: int) -> None:
     rng = random.Random(seed)
     raws = raws_of([(rng.choice(["request", "feedback"]), damaged(rng)) for _ in range(40)])
-    read_either_way(raws)
+    decode_in_both_tiers(raws)
     tight = Limits(max_event_bytes=120, max_id_chars=6, max_name_chars=4, max_experts=2, max_depth=2)
-    read_either_way(raws, tight)
+    decode_in_both_tiers(raws, tight)
 
 
 CONTEXTS = [
@@ -208,21 +205,21 @@ def test_events_that_are_written_plainly_are_read_alike(space: bytes) -> None:
     events = [("request", request % context) for context in CONTEXTS]
     events += [("feedback", feedback % label) for label in LABELS]
     spaced = [(kind, value.replace(b",", b"," + space).replace(b":", space + b":")) for kind, value in events + ODD]
-    read_either_way(raws_of([(kind, space + value + space) for kind, value in spaced]))
+    decode_in_both_tiers(raws_of([(kind, space + value + space) for kind, value in spaced]))
 
 
 @pytest.mark.parametrize("key", [None, b"", b"ban", b"bank", b"bank\0", b"other"])
 @pytest.mark.parametrize("at", [-1, 2_999, 3_000, 3_001])
 @pytest.mark.parametrize("partitions", [1, 7])
 def test_records_that_do_not_belong_here_are_refused_alike(key: bytes | None, at: int, partitions: int) -> None:
-    read_either_way(raws_of(list(VALID.items()) * 2, key, at), partitions=partitions)
+    decode_in_both_tiers(raws_of(list(VALID.items()) * 2, key, at), partitions=partitions)
 
 
-def test_plain_events_are_read_without_the_plain_version() -> None:
+def test_plain_events_are_decoded_without_the_reference() -> None:
     """Or nothing would be gained, and no other test would notice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("processor.core.stream.decode.request_reader", lambda limits: pytest.fail)
-        patch.setattr("processor.core.stream.decode.feedback_reader", lambda limits: pytest.fail)
+        patch.setattr("processor.core.stream.decode.decode_request", pytest.fail)
+        patch.setattr("processor.core.stream.decode.decode_feedback", pytest.fail)
         asked: DecodedBatch = decode(*split_by_source(raws_of(list(VALID.items()))), 0, 1, 2_000, TERMS, set())
     assert [type(event) for _, event, _ in (*asked.requests, *asked.feedback)] == [RequestEvent, FeedbackEvent]
 
@@ -230,7 +227,7 @@ def test_plain_events_are_read_without_the_plain_version() -> None:
 TERMS = StreamSettings(Limits(), lambda name: None, 1_000, 60_000)
 
 
-# Joining
+# Join
 
 
 @pytest.mark.parametrize("label", [0, 1, 127, 128, 255])
@@ -251,7 +248,9 @@ def test_a_label_of_any_number_settles_its_decision(label: int, before: Callable
 
 
 @given(st.integers(0, 2**32))
-def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
+def test_what_a_fetch_brings_is_taken_apart_as_by_the_reference(seed: int) -> None:
+    from processor.adapters.kafka import native_runs
+
     rng = random.Random(seed)
     fetched: list[Any] = [
         Fetched(rng.choice([HERE, THERE, TopicPartition("requests", 1)]), rng.randrange(20), end=rng.random() < 0.1)
@@ -259,7 +258,7 @@ def test_what_a_fetch_brings_is_taken_apart_like_plainly(seed: int) -> None:
     ]
     positions = {HERE: rng.randrange(10), THERE: 0}
     found = []
-    for runs in (kafka_runs.runs, kafka_runs.plain_runs):
+    for runs in (native_runs.runs, reference_runs):
         after = dict(positions)
         brought = runs(fetched, after, {"requests": REQUESTS, "feedback": FEEDBACK})
         found.append(([one if isinstance(one, PartitionRecords) else id(one) for one in brought], after))
@@ -272,7 +271,7 @@ def test_what_is_refused_is_let_go_with_its_batch() -> None:
     gc.disable()
     try:
         decode(*split_by_source(raws_of([(bad.kind, bad.value) for bad in BAD_EVENTS[:20]])), 0, 1, 2_000, TERMS, set())
-        assert not [one for one in gc.get_objects() if isinstance(one, _Reading)]
+        assert not [one for one in gc.get_objects() if isinstance(one, DeadLetter | _OneByOne)]
     finally:
         gc.enable()
 
@@ -281,7 +280,7 @@ def test_what_is_refused_is_let_go_with_its_batch() -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_requests_are_sorted_like_plainly(seed: int) -> None:
+def test_requests_are_sorted_as_by_the_reference(seed: int) -> None:
     rng = random.Random(seed)
     read = [
         (
@@ -293,11 +292,8 @@ def test_requests_are_sorted_like_plainly(seed: int) -> None:
     ]
     requests: Any = read[: len(read) // 2]
     labels: Any = read[len(read) // 2 :]
-    assert list(native.by_tenant(read).items()) == list(plain_by_tenant(read).items())  # type: ignore[arg-type]
-    assert native.ids(requests, labels) == list(dict.fromkeys(key for _, _, key in read))
+    assert list(native.by_tenant(read).items()) == list(reference.by_tenant(read).items())
+    assert native.ids(requests, labels) == reference.ids(requests, labels)
     values = {raw.offset: b"%d" % raw.offset for raw, _, _ in read if rng.random() < 0.8}
-    assert native.decisions_in_order(requests, values, EncodedDecision) == [
-        EncodedDecision(event.tenant, values[raw.offset], raw.headers)
-        for raw, event, _ in requests
-        if raw.offset in values
-    ]
+    asked = requests, values, EncodedDecision
+    assert native.decisions_in_order(*asked) == reference.decisions_in_order(*asked)

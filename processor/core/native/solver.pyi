@@ -1,3 +1,0 @@
-from processor.core.exact import Floats
-
-def active_set(quadratic: Floats, linear: Floats, x: Floats, most_steps: int, tolerance: float) -> bool: ...
