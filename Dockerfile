@@ -7,7 +7,7 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY processor processor
 COPY producers producers
 COPY schemas schemas
-ENV GFORCE_COMPILED=required
+ENV GFORCE_NATIVE=required
 RUN python -m venv /opt/gforce \
  && /opt/gforce/bin/pip wheel --no-cache-dir --disable-pip-version-check --no-deps --wheel-dir /wheels . \
  && /opt/gforce/bin/pip install --no-cache-dir --disable-pip-version-check /wheels/*.whl
@@ -15,7 +15,7 @@ RUN python -m venv /opt/gforce \
 FROM python:3.12-slim-bookworm
 RUN groupadd --gid 10001 gforce && useradd --uid 10001 --gid gforce --no-create-home --shell /usr/sbin/nologin gforce
 COPY --from=build /opt/gforce /opt/gforce
-ENV PATH=/opt/gforce/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 GFORCE_HTTP__HOST=0.0.0.0
+ENV PATH=/opt/gforce/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 GFORCE_NATIVE=required GFORCE_HTTP__HOST=0.0.0.0
 USER 10001:10001
 WORKDIR /tmp
 EXPOSE 9464

@@ -8,7 +8,7 @@ SEEDS  ?= 1000
 TESTS  ?=
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
-SAY_IF_PLAIN = $(BIN)/python -c 'from processor.core import native; native.BUILT or print(native.REMEDY)'
+SAY_IF_SLOW = $(BIN)/python -c 'from processor.core import native; native.tier() == "native" or print(native.REMEDY)'
 
 .DEFAULT_GOAL := help
 .PHONY: help setup servers demo test coverage lint format experiments simulate chaos chaos-cluster chaos-rolling \
@@ -19,13 +19,13 @@ help:  ## list the targets
 
 setup: $(VENV)/ready  ## build .venv with everything in it
 
-# All of it when pyproject.toml has changed, else the inner loops alone. Without a C compiler their plain versions are
+# All of it when pyproject.toml has changed, else the native modules alone. Without a C compiler the reference tier is
 # used: see hatch_build.py.
 $(VENV)/ready: pyproject.toml hatch_build.py $(wildcard processor/*/*/*.pyx processor/core/native/*.[hp]*)
 	@if [ -e $(VENV)/installed ] && [ ! pyproject.toml -nt $(VENV)/installed ]; then \
 	  $(PIP) --no-deps --editable .; else $(MAKE) --no-print-directory $(VENV)/installed; fi
 	@touch $@
-	@$(SAY_IF_PLAIN)
+	@$(SAY_IF_SLOW)
 
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,8 +1,8 @@
-"""Compiles the inner loops (processor/core/native, mostly) when the package is installed.
+"""Builds the native tier (processor/core/native, mostly) when the package is installed.
 
-They are an extra: the plain versions beside their callers do the same in more time. So where there is no C compiler
-the package is installed without them, and says so; `gforce doctor` says it too. GFORCE_COMPILED=required makes that an
-error (for CI and images), GFORCE_COMPILED=no leaves them out on purpose.
+It is an extra: the reference tier does the same in more time. So where there is no C compiler the package is installed
+without it, and says so; `gforce doctor` says it too. GFORCE_NATIVE=required makes that an error (for CI and images),
+GFORCE_NATIVE=no leaves it out on purpose. At run time the variable chooses the tier. It was GFORCE_COMPILED up to 0.2.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ SOURCES = (
     *(f"{CORE}/{name}.pyx" for name in ("decode", "encode", "hashes", "join", "monitor", "solver")),
     "processor/adapters/kafka/native_runs.pyx",
 )
-# A fused multiply-add rounds once where Python rounds twice: floats must come out the same as in the plain versions.
+# A fused multiply-add rounds once where Python rounds twice: floats must come out the same as in the reference.
 FLAGS = ["-O3", "-ffp-contract=off"]
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
 
 
-class CompiledLoops(BuildHookInterface):  # type: ignore[type-arg]
+class NativeTier(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name != "wheel" or os.environ.get("GFORCE_COMPILED") == "no":
+        wanted = os.environ.get("GFORCE_NATIVE") or os.environ.get("GFORCE_COMPILED")
+        if self.target_name != "wheel" or wanted == "no":
             return
         try:
             built = compile_in_place(Path(self.root))
         except Exception as problem:
-            if os.environ.get("GFORCE_COMPILED") == "required":
+            if wanted == "required":
                 raise
             self.app.display_warning(
-                f"The inner loops could not be compiled ({problem}): the processor will be a third slower. "
+                f"The native modules could not be built ({problem}): the processor will be much slower. "
                 "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again."
             )
             return
@@ -45,7 +46,7 @@ class CompiledLoops(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def compile_in_place(root: Path) -> list[Path]:
-    """Put the compiled modules beside their sources; their paths from the root."""
+    """Put the extension modules beside their sources; their paths from the root."""
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext

@@ -24,7 +24,7 @@ if [ -z "${KAFKA_BOOTSTRAP:-}" ] && ! docker version >/dev/null 2>&1; then
   need mvn maven
 fi
 command -v valkey-server >/dev/null 2>&1 || [ -n "${REDIS_URL:-}" ] || need redis-server redis-server
-# For the inner loops. Python's headers come with a Python that was built here; Debian keeps them apart.
+# For the native tier. Python's headers come with a Python that was built here; Debian keeps them apart.
 need cc "gcc libc6-dev"
 "${PYTHON:-python3}" -c 'import pathlib, sysconfig as s, sys
 sys.exit(not (pathlib.Path(s.get_path("include")) / "Python.h").exists())' || missing="$missing python3-dev"
