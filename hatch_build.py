@@ -36,7 +36,7 @@ class NativeTier(BuildHookInterface):  # type: ignore[type-arg]
             if wanted == "required":
                 raise
             self.app.display_warning(
-                f"The native modules could not be built ({problem}): the processor will be much slower. "
+                f"The native modules could not be built ({problem}): the core will take about three times the CPU. "
                 "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again."
             )
             return

@@ -52,7 +52,7 @@ MODULES = {
 """The extension modules, and which functions each has."""
 
 REMEDY = (
-    "The native modules are not in use, and the processor is much slower than it could be. "
+    "The native modules are not in use, and the core takes about three times the CPU. "
     "Install a C compiler and Python's headers (Debian: gcc python3-dev), then install the package again; "
     "GFORCE_NATIVE must not be 'no'."
 )
