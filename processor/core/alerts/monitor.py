@@ -45,7 +45,7 @@ Cell = tuple[int, int]
 class Monitor:
     """All streams of a tenant, one for each label and pair of groups, and the alerts that are open.
 
-    >>> watch = Watch.new(WatchSettings(learning=0), labels=2, declared_groups=2)
+    >>> watch = Monitor.new(MonitorSettings(learning=0), labels=2, declared_groups=2)
     >>> unfair = [(1, i % 2, i % 2 == 0, 1_000 * i) for i in range(60)]
     >>> [(change.kind, change.state, change.number, change.at) for change in watch.observe(unfair)]
     [('tolerance', 'raised', 1, 29000), ('drift', 'raised', 2, 43000)]
