@@ -108,12 +108,12 @@ class Checkout:
         if self._native is None:
             return 1, []
         folder = str(Path(self._native.path).parent)
-        exported = {name for name in _exported(self._native.tree) if not name.isupper()}
         compiled = re.findall(
             r"^(?:cp?def [^(\n]*?|def |cdef class |class )(\w+)[(:]",
             "\n".join(path.read_text("utf-8") for path in self._files(folder, "pyx")),
             re.MULTILINE,
         )
+        exported = {name for name in _exported(self._native.tree) if name in compiled}
         definitions = Counter(compiled)
         for module in self.modules:
             if module.name.startswith("processor.core"):

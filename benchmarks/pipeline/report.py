@@ -50,7 +50,7 @@ def machine() -> dict[str, Any]:
     """Where it ran, and how busy it was."""
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "tier": "native" if native.BUILT else "reference",
+        "tier": native.tier(),
         "load": round(os.getloadavg()[0], 2),
     }
 

@@ -110,10 +110,10 @@ class Advice(msgspec.Struct, eq=False, gc=False):
 
     def content(self, context: bytes) -> bytes:
         """Four bytes of what a request says: they tell a repetition from another request under the same id."""
-        return contents([self], [context])
+        return contents_of([self], [context])
 
 
-def contents(advice: list[Advice], contexts: list[bytes]) -> bytes:
+def contents_of(advice: list[Advice], contexts: list[bytes]) -> bytes:
     """The ``content`` of many requests, one after the other."""
     return native.contents([each._text or each.text for each in advice], contexts, CONTENT_BYTES)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from processor.adapters.kafka.runs import reference_runs
 from processor.core import native
-from processor.core.advice import Advice, contents
+from processor.core.advice import Advice, contents_of
 from processor.core.events import FeedbackEvent, Limits, RequestEvent
 from processor.core.native import reference
 from processor.core.stream.decode import (
@@ -104,9 +104,9 @@ def test_a_key_of_any_length_is_hashed_as_by_the_reference() -> None:
 @given(st.lists(st.binary(max_size=400), min_size=1, max_size=9), st.integers(1, 20))
 def test_what_requests_say_is_hashed_as_by_the_reference(contexts: list[bytes], experts: int) -> None:
     advice = [Advice.of("A", {f"e{n}": "yes" for n in range(experts)})] * len(contexts)
-    found = contents(advice, contexts)
+    found = contents_of(advice, contexts)
     with in_tier("reference"):
-        assert found == contents(advice, contexts)
+        assert found == contents_of(advice, contexts)
 
 
 # Writes

@@ -18,12 +18,12 @@ from typing import Any, Literal, TypeVar
 
 from . import reference as reference
 from .reference import (
-    RecordDecoder,
     active_set,
     by_tenant,
     columns,
     contents,
     decisions_in_order,
+    decode_plain,
     digests,
     first_look,
     hashes_as_received,
@@ -42,7 +42,7 @@ Tier = Literal["native", "reference"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MODULES = {
-    "decode": ("RecordDecoder", "put_together"),
+    "decode": ("decode_plain", "put_together"),
     "encode": ("columns", "decisions_in_order", "joined_ids", "packed_entries", "written_decisions"),
     "hashes": ("contents", "digests", "hashes_as_received", "record_hashes"),
     "join": ("by_tenant", "first_look", "ids", "match"),
@@ -100,12 +100,12 @@ _choose(environ.get("GFORCE_NATIVE", ""))
 
 __all__ = [
     "REMEDY",
-    "RecordDecoder",
     "active_set",
     "by_tenant",
     "columns",
     "contents",
     "decisions_in_order",
+    "decode_plain",
     "digests",
     "first_look",
     "hashes_as_received",

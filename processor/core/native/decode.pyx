@@ -207,9 +207,7 @@ cdef class _Home:
         self.tenant, self.head = tenant, head
 
 
-cdef class RecordDecoder:
-    """See ``reference.RecordDecoder``."""
-
+cdef class _Decoder:
     cdef object head_of, latest
     cdef Py_ssize_t longest_id, longest_name, largest
     cdef int deepest
@@ -224,13 +222,11 @@ cdef class RecordDecoder:
         self.homes = {}
         blake2b_begin(&self.begun, ID_BYTES, NULL, 0)
 
-    def requests(self, list raws, event, memory):
-        """What was asked, as events of this class; ``memory`` is that of ``remembering``."""
+    cdef tuple requests(self, list raws, event, memory):
         self.ids = Hashing(len(raws), ID_BYTES)
         return self._with_ids(raws, [self._request(raw, raw.value, event, memory, memory.known) for raw in raws])
 
-    def feedback(self, list raws, event):
-        """The labels, as events of this class."""
+    cdef tuple feedback(self, list raws, event):
         self.ids = Hashing(len(raws), ID_BYTES)
         return self._with_ids(raws, [self._feedback(raw, raw.value, event) for raw in raws])
 
@@ -340,6 +336,12 @@ cdef class RecordDecoder:
         if span.start and text[span.start] == c"f":
             return "false"
         return None
+
+
+def decode_plain(list requests, list feedback, limits, latest, head_of, memory, tuple events):
+    """See ``reference.decode_plain``."""
+    cdef _Decoder decoder = _Decoder(limits, latest, head_of)
+    return decoder.requests(requests, events[0], memory), decoder.feedback(feedback, events[1])
 
 
 cdef Py_ssize_t _last(const char *text, Py_ssize_t end, bytes part):

@@ -60,21 +60,22 @@ def contents(texts: list[bytes], contexts: list[bytes], size: int) -> bytes:
 # Decode
 
 
-class RecordDecoder:
-    """Decodes what it can and leaves the rest to ``decode_request`` and ``decode_feedback``: here, everything.
+def decode_plain(
+    requests: list[Any],
+    feedback: list[Any],
+    limits: Any,
+    latest: int,
+    head_of: Callable[[bytes, str], bytes | None],
+    memory: Any,
+    events: tuple[type[Any], type[Any]],
+) -> tuple[tuple[list[Any], list[Any]], tuple[list[Any], list[Any]]]:
+    """Decode what is written plainly and leave the rest, here everything, to ``decode_request`` or ``decode_feedback``.
 
-    ``head_of(key, tenant)`` gives what is hashed before an id of the tenant's entries, or None if its records do not
-    belong on this partition. Both methods give the decoded records, with None for each that is left, and those left.
+    Gives for each input the decoded records, with None for each that is left, and those left. ``head_of(key, tenant)``
+    gives what is hashed before an id of the tenant's entries, or None if its records do not belong on this partition.
+    ``events`` are the classes of the events of both inputs.
     """
-
-    def __init__(self, limits: Any, latest: int, head_of: Callable[[bytes, str], bytes | None]) -> None:
-        pass
-
-    def requests(self, raws: list[Any], event: Any, memory: Any) -> tuple[list[Any], list[Any]]:
-        return [None] * len(raws), raws
-
-    def feedback(self, raws: list[Any], event: Any) -> tuple[list[Any], list[Any]]:
-        return [None] * len(raws), raws
+    return ([None] * len(requests), requests), ([None] * len(feedback), feedback)
 
 
 def put_together(predictions: bytes, panel: Any, others: list[Any], first: dict[bytes, Any], advice: Any) -> Any:

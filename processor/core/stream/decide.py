@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from processor.core import native
-from processor.core.advice import Panel, contents
+from processor.core.advice import Panel, contents_of
 from processor.core.events import RequestEvent
 from processor.core.exact import Ints
 from processor.core.learner.batch import BatchRequests, PolicyDecisions, decide_batch, slices
@@ -135,7 +135,7 @@ def _decide_batch(hearings: Sequence[Hearing]) -> list[DecidedRequests]:
     due = (start + np.array([docket.tenant.rules.expiry for docket in dockets])[row]) // slot
     remove = (start + np.array([docket.tenant.rules.horizon for docket in dockets])[row]) // slot
     seconds = np.clip(at // 1_000, 0, LAST_SECOND)
-    content = np.frombuffer(contents(advice, contexts), dtype=">u4")
+    content = np.frombuffer(contents_of(advice, contexts), dtype=">u4")
     batches = [hearing.batch for hearing, count in zip(hearings, counts, strict=True) for _ in range(count)]
     together = DecidedRequests(
         dockets,

@@ -129,11 +129,19 @@ def decode(
     """Decode and check every record by itself."""
     one_by_one = _OneByOne(partition, partitions, now + terms.max_future, terms.limits, poison)
     # The native decoder knows of no poison.
-    decoder_class = native.reference.RecordDecoder if poison else native.RecordDecoder
-    decoder = decoder_class(terms.limits, one_by_one.latest, one_by_one.head_of)
+    decode_plain = native.reference.decode_plain if poison else native.decode_plain
+    plain_requests, plain_feedback = decode_plain(
+        requests,
+        feedback,
+        terms.limits,
+        one_by_one.latest,
+        one_by_one.head_of,
+        memory_of(terms.limits),
+        (RequestEvent, FeedbackEvent),
+    )
     return DecodedBatch(
-        one_by_one.rest(*decoder.requests(requests, RequestEvent, memory_of(terms.limits)), decode_request),
-        one_by_one.rest(*decoder.feedback(feedback, FeedbackEvent), decode_feedback),
+        one_by_one.rest(*plain_requests, decode_request),
+        one_by_one.rest(*plain_feedback, decode_feedback),
         one_by_one.refused,
         sum(is_garbage(letter.reason) for letter in one_by_one.refused),
         one_by_one.latest,
