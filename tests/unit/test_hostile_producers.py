@@ -100,7 +100,7 @@ def test_a_large_label_before_its_request_is_a_dead_letter_and_breaks_nothing() 
 
 def test_a_record_at_fault_is_looked_for_once_however_often_its_batch_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     one = running()
-    known, looked, aborts = one.worker.terms.settings_for, [0], [3]
+    known, looked, aborts = one.worker.stream_settings.settings_for, [0], [3]
 
     def settings_for(name: str) -> object:
         if name == "boom":
@@ -108,7 +108,9 @@ def test_a_record_at_fault_is_looked_for_once_however_often_its_batch_is_tried(m
             raise RuntimeError("a defect of ours")
         return known(name)
 
-    one.worker.terms = one.worker.buffers.terms = replace(one.worker.terms, settings_for=settings_for)  # type: ignore[arg-type]
+    one.worker.stream_settings = one.worker.buffers.stream_settings = replace(
+        one.worker.stream_settings, settings_for=settings_for
+    )  # type: ignore[arg-type]
     output = one.worker.transactions.output
     assert output is not None
     send_offsets = output.send_offsets
