@@ -111,12 +111,12 @@ def test_writes_that_are_cut_are_refused_as_they_are_by_the_plain_reading(blob: 
     try:
         expected = plainly(unpack(cut))
     except Exception:
-        with pytest.raises(ValueError, match="in the middle"):
+        with pytest.raises(ValueError, match="cut off|after the end"):
             split_commands(cut)
     else:
         assert entries_after(split_commands(cut)) == expected[0]
 
 
 def test_a_letter_that_means_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown operation at byte 5"):
+    with pytest.raises(ValueError, match="unknown operation .* at byte 5"):
         split_commands(packed([DropSlot(1)]) + b"x")

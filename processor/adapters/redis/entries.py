@@ -12,15 +12,13 @@ from functools import cache
 
 import numpy as np
 
-from processor.core.stream.writes import ID_BYTES
+from processor.core.stream.writes import DELETE_ENTRY, ENTRY_VALUE_AT, ID_BYTES, SET_ENTRY, operation_end
 
 RUN = 256
 """entries that are taken together if they are all set and of one size"""
 
-_SET, _DELETE, _SET_FIELD, _DELETE_FIELD, _SET_SLAB, _DROP_SLAB = b"EeSsDd"
-_ALL_SET = bytes([_SET]) * RUN
+_ALL_SET = bytes([SET_ENTRY]) * RUN
 _SIZE_AT = 1 + ID_BYTES
-_VALUE_AT = _SIZE_AT + 2
 
 
 @dataclass(slots=True)
@@ -49,40 +47,38 @@ class SplitWrites:
 def split_commands(writes: bytes) -> SplitWrites:
     """The same as ``core.stream.writes.unpack`` finds. Raises ValueError if the writes are broken."""
     found = SplitWrites()
-    at, end = 0, len(writes)
-    try:
-        while at < end:
-            letter = writes[at]
-            if letter == _SET:
-                at = _take_run(found, writes, at) or _take_entry(found, writes, at)
-            elif letter == _DELETE:
-                found.gone.add(writes[at + 1 : at + _SIZE_AT])
-                at += _SIZE_AT
-            else:
-                start, at = at, _end_of_other(writes, at)
-                found.others.append(writes[start:at])
-    except IndexError:
-        at = end + 1
-    if at != end:
-        raise ValueError("MALFORMED the writes end in the middle of an operation")
+    at, size = 0, len(writes)
+    while at < size:
+        letter, start = writes[at], at
+        if letter == SET_ENTRY and (run_end := _take_run(found, writes, at)) is not None:
+            at = run_end
+            continue
+        at = operation_end(writes, start)
+        if at > size:
+            raise ValueError(f"the last operation ends at byte {at}, after the end of the blob at {size}")
+        if letter == SET_ENTRY:
+            _take_entry(found, writes, start, at)
+        elif letter == DELETE_ENTRY:
+            found.gone.add(writes[start + 1 : at])
+        else:
+            found.others.append(writes[start:at])
     return found
 
 
-def _take_entry(found: SplitWrites, writes: bytes, at: int) -> int:
-    """One entry that is set; where it ends."""
-    value = at + _VALUE_AT
-    end = value + (writes[value - 2] << 8 | writes[value - 1])
-    id = writes[at + 1 : at + _SIZE_AT]
+def _take_entry(found: SplitWrites, writes: bytes, start: int, end: int) -> None:
+    """One entry that is set."""
+    value, id = start + ENTRY_VALUE_AT, writes[start + 1 : start + _SIZE_AT]
     found.pairs.append(b"$16\r\n%b\r\n$%d\r\n%b\r\n" % (id, end - value, writes[value:end]))
     found.count += 1
     found.gone.discard(id)
-    return end
 
 
 def _take_run(found: SplitWrites, writes: bytes, at: int) -> int | None:
     """``RUN`` entries of the size of the first; where they end, or None if there are none."""
+    if at + ENTRY_VALUE_AT > len(writes):
+        return None
     high, low = writes[at + _SIZE_AT], writes[at + _SIZE_AT + 1]
-    step = _VALUE_AT + (high << 8 | low)
+    step = ENTRY_VALUE_AT + (high << 8 | low)
     end = at + RUN * step
     if (
         writes[at:end:step] != _ALL_SET
@@ -92,8 +88,8 @@ def _take_run(found: SplitWrites, writes: bytes, at: int) -> int | None:
     ):
         return None
     read = np.frombuffer(writes, np.uint8, RUN * step, at).reshape(RUN, step)
-    wire = _frame(step - _VALUE_AT).copy()
-    ids, values = read[:, 1:_SIZE_AT], read[:, _VALUE_AT:]
+    wire = _frame(step - ENTRY_VALUE_AT).copy()
+    ids, values = read[:, 1:_SIZE_AT], read[:, ENTRY_VALUE_AT:]
     wire[:, 5 : 5 + ID_BYTES] = ids
     wire[:, -2 - values.shape[1] : -2] = values
     found.pairs.append(wire.tobytes())
@@ -108,28 +104,6 @@ def _frame(size: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
     """A run on the wire without its ids and values."""
     one = b"$16\r\n%b\r\n$%d\r\n%b\r\n" % (bytes(ID_BYTES), size, bytes(size))
     return np.frombuffer(one * RUN, np.uint8).reshape(RUN, len(one))
-
-
-def _end_of_other(writes: bytes, at: int) -> int:
-    """Where the operation that begins here ends."""
-    letter = writes[at]
-    at += 1
-    if letter == _SET_FIELD:
-        name_end = at + 2 + _number(writes, at, 2)
-        return name_end + 4 + _number(writes, name_end, 4)
-    if letter == _DELETE_FIELD:
-        return at + 2 + _number(writes, at, 2)
-    if letter == _SET_SLAB:
-        return at + 16 + _number(writes, at + 12, 4)
-    if letter == _DROP_SLAB:
-        return at + 4
-    raise ValueError(f"MALFORMED unknown operation at byte {at - 1}")
-
-
-def _number(writes: bytes, at: int, size: int) -> int:
-    if at + size > len(writes):
-        raise IndexError(at)
-    return int.from_bytes(writes[at : at + size], "big")
 
 
 def command(*arguments: bytes | str | int, more: int = 0) -> bytes:

@@ -108,44 +108,64 @@ class Writes:
         return b"".join(self._parts)
 
 
+SET_ENTRY, DELETE_ENTRY, SET_FIELD, DELETE_FIELD, SET_SLOT, DROP_SLOT = b"EeSsDd"
+ENTRY_VALUE_AT = 1 + ID_BYTES + 2
+"""where the value of an entry begins, after the letter, the id and the value's size"""
+
+
+def operation_end(blob: bytes, start: int) -> int:
+    """Where the operation that begins at ``start`` ends, which may be after the end of a broken blob."""
+    letter = blob[start]
+    if letter == SET_ENTRY:
+        return start + ENTRY_VALUE_AT + _number(blob, start + 1 + ID_BYTES, 2)
+    if letter == DELETE_ENTRY:
+        return start + 1 + ID_BYTES
+    if letter == SET_FIELD:
+        name_end = start + 3 + _number(blob, start + 1, 2)
+        return name_end + 4 + _number(blob, name_end, 4)
+    if letter == DELETE_FIELD:
+        return start + 3 + _number(blob, start + 1, 2)
+    if letter == SET_SLOT:
+        return start + 17 + _number(blob, start + 13, 4)
+    if letter == DROP_SLOT:
+        return start + 5
+    raise ValueError(f"unknown operation {bytes([letter])!r} at byte {start} of {len(blob)}")
+
+
+def scan(blob: bytes, start: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Letter, beginning and end of each operation, in order. Everybody who reads packed writes reads them by this."""
+    size = len(blob)
+    while start < size:
+        end = operation_end(blob, start)
+        if end > size:
+            raise ValueError(f"the last operation ends at byte {end}, after the end of the blob at {size}")
+        yield blob[start], start, end
+        start = end
+
+
+def operation(blob: bytes, start: int, end: int) -> Write:
+    """The operation between these bytes, as ``scan`` has found it."""
+    letter = blob[start]
+    if letter == SET_ENTRY:
+        return SetEntry(blob[start + 1 : start + 1 + ID_BYTES], blob[start + ENTRY_VALUE_AT : end])
+    if letter == DELETE_ENTRY:
+        return DeleteEntry(blob[start + 1 : end])
+    if letter == SET_FIELD:
+        name_end = start + 3 + _number(blob, start + 1, 2)
+        return SetField(blob[start + 3 : name_end], blob[name_end + 4 : end])
+    if letter == DELETE_FIELD:
+        return DeleteField(blob[start + 3 : end])
+    if letter == SET_SLOT:
+        return SetSlot(_number(blob, start + 1, 4), _number(blob, start + 5, 8), blob[start + 17 : end])
+    return DropSlot(_number(blob, start + 1, 4))
+
+
 def unpack(blob: bytes) -> Iterator[Write]:
     """The operations of a packed blob, in order."""
-    at, end = 0, len(blob)
-    while at < end:
-        kind = blob[at : at + 1]
-        at += 1
-        match kind:
-            case b"E":
-                id_end = at + ID_BYTES
-                (size,) = struct.unpack_from(">H", blob, id_end)
-                start = id_end + 2
-                yield SetEntry(blob[at:id_end], blob[start : start + size])
-                at = start + size
-            case b"e":
-                yield DeleteEntry(blob[at : at + ID_BYTES])
-                at += ID_BYTES
-            case b"S":
-                name, at = _sized(blob, at, ">H")
-                value, at = _sized(blob, at, ">I")
-                yield SetField(name, value)
-            case b"s":
-                name, at = _sized(blob, at, ">H")
-                yield DeleteField(name)
-            case b"D":
-                slot, sequence, size = struct.unpack_from(">IQI", blob, at)
-                yield SetSlot(slot, sequence, blob[at + 16 : at + 16 + size])
-                at += 16 + size
-            case b"d":
-                (slot,) = struct.unpack_from(">I", blob, at)
-                yield DropSlot(slot)
-                at += 4
-            case _:
-                raise ValueError(f"unknown operation {kind!r} at byte {at - 1} of {end}")
-    if at != end:
-        raise ValueError(f"the last operation ends at byte {at}, after the end of the blob at {end}")
+    return (operation(blob, start, end) for _, start, end in scan(blob))
 
 
-def _sized(blob: bytes, at: int, form: str) -> tuple[bytes, int]:
-    (size,) = struct.unpack_from(form, blob, at)
-    start = at + struct.calcsize(form)
-    return blob[start : start + size], start + size
+def _number(blob: bytes, at: int, size: int) -> int:
+    if at + size > len(blob):
+        raise ValueError(f"an operation is cut off at byte {len(blob)}")
+    return int.from_bytes(blob[at : at + size], "big")
