@@ -117,10 +117,10 @@ def foresee(place: Place, number: int, partitions: int) -> Forecast:
     except StoreError as error:
         return Forecast(number, None, None, "refuse", str(error))
     try:
-        anchor = place.recovery.anchor(number)
+        committed_state = place.recovery.committed_state(number)
     except GForceError as error:
         return Forecast(number, None, stored, "refuse", str(error))
-    told = forecast(number, anchor.identity if anchor else None, stored)
+    told = forecast(number, committed_state.identity if committed_state else None, stored)
     if HEAD in fields and told.action in ("load", "catch up") and stored_partitions(fields) != partitions:
         detail = f"made with {stored_partitions(fields)} partitions, now {partitions}: restore the count or reset"
         return Forecast(number, told.committed, stored, "refuse", detail)

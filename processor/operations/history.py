@@ -47,11 +47,13 @@ def of_partition(recovery: Recovery, number: int) -> Iterator[CheckResult]:
 
 def _restore(recovery: Recovery, number: int) -> None:
     """Read all that a restore reads."""
-    anchor = recovery.anchor(number)
-    if anchor is None or anchor.identity.sequence == 0:
+    committed_state = recovery.committed_state(number)
+    if committed_state is None or committed_state.identity.sequence == 0:
         return
     try:
-        for _ in recovery.leading(number, Identity(anchor.identity.lineage, 0, GENESIS), anchor):
+        for _ in recovery.missing_batches(
+            number, Identity(committed_state.identity.lineage, 0, GENESIS), committed_state
+        ):
             pass
     except ChangelogGapError as gap:
-        raise recovery.refusal(number, anchor.identity, gap) from None
+        raise recovery.refusal(number, committed_state.identity, gap) from None

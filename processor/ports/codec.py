@@ -16,10 +16,10 @@ class Codec(Protocol):
     """Turns the records of a topic into JSON events and back."""
 
     def to_json(self, topic: str, value: bytes) -> bytes:
-        """Raises ``RejectedEventError`` where the record is at fault, and ``Retry`` where it is not."""
+        """Raises ``RejectedEventError`` where the record is at fault, and ``RetryableError`` where it is not."""
 
     def from_json(self, topic: str, value: bytes) -> bytes:
-        """Raises ``Retry`` if that cannot be done now."""
+        """Raises ``RetryableError`` if that cannot be done now."""
 
 
 def raw_of(source: str, record: Record, codec: Codec | None) -> InputRecord:

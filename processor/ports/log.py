@@ -190,7 +190,10 @@ class Output(Protocol):
         """Add the group's new positions to the transaction, as the member that read the batch."""
 
     def commit(self) -> dict[TopicPartition, int]:
-        """Commit; the last offset on each partition that was sent to by number. Raises Rewind, Unknown or Fenced."""
+        """Commit; the last offset on each partition that was sent to by number.
+
+        Raises TransactionAbortedError, CommitUnknownError or FencedError.
+        """
 
     def abort(self) -> None: ...
 

@@ -72,7 +72,7 @@ class _OnlyForm(msgspec.Struct):
 
 
 class Processes(Protocol):
-    """Raises StoreUnavailable and StoreUnusable as a ``Store`` does."""
+    """Raises StoreUnavailableError and StoreUnusableError as a ``Store`` does."""
 
     def hold(self, process: Process, instead_of: str = "") -> bytes | None:
         """Write or refresh the record of a process; None if that was done.

@@ -109,28 +109,31 @@ class Store(Protocol):
     ) -> LookupResult:
         """The identity of the state, the entries asked for, and what a batch takes of up to ``most`` of the earliest
         slots that exist and are not after ``due``: about ``sweep`` entries, see ``core.stream.expiry``.
-        Raises StoreFenced, and StoreDamaged if the state is not as large as it was left."""
+        Raises StoreFencedError, and StoreDamagedError if the state is not as large as it was left."""
 
     def apply(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         """Take packed writes (see ``core.stream.writes``) that lead from sequence ``before`` to ``after``.
 
         The identity is written last, and with it how large the state is now: a call that failed half-way is simply
-        made again. Raises StoreFenced and StoreDamaged.
+        made again. Raises StoreFencedError and StoreDamagedError.
         """
 
     def fill(self, partition: int, token: bytes, after: Identity, before: int, writes: bytes) -> Applied:
         """The same as ``apply``, for as many writes as a restore has."""
 
     def fields(self, partition: int, token: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All state fields (not the entries) with their values. Raises StoreFenced and StoreDamaged."""
+        """All state fields (not the entries) with their values. Raises StoreFencedError and StoreDamagedError."""
 
     def page(self, partition: int, token: bytes, cursor: bytes, most: int) -> tuple[Identity | None, SnapshotPage]:
-        """A piece of the whole state, about ``most`` bytes, for a snapshot. Raises StoreFenced and StoreDamaged."""
+        """A piece of the whole state, about ``most`` bytes, for a snapshot.
+
+        Raises StoreFencedError and StoreDamagedError.
+        """
 
     def wipe(self, partition: int, token: bytes) -> None:
-        """Forget this partition's state, but not who has claimed it. Raises StoreFenced."""
+        """Forget this partition's state, but not who has claimed it. Raises StoreFencedError."""
 
     def check(self) -> None:
-        """Raise StoreUnusable if this server must not be used."""
+        """Raise StoreUnusableError if this server must not be used."""
 
     def close(self) -> None: ...

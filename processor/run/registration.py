@@ -63,7 +63,9 @@ class Registration:
         self._thread = threading.Thread(target=self._keep, name="registration", daemon=True)
 
     def start(self) -> None:
-        """Take the name, and keep it. Raises Stop if another process runs under it, StoreUnavailable without a store.
+        """Take the name, and keep it.
+
+        Raises OperatorActionRequiredError if another process runs under it, StoreUnavailableError without a store.
 
         Without the rights for it we run unregistered, and say so: the group still has one member of a name only.
         """

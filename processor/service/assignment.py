@@ -68,7 +68,7 @@ class Assignment(ABC):
         if owned.breaker.open:
             owned.breaker.resume()
         owned.quarantine = None
-        self._forget(owned, "resumed")
+        self._invalidate(owned, "resumed")
         return True
 
     def skip(self, number: int, source: str, first: int, after: int) -> bool:
@@ -161,7 +161,7 @@ class Assignment(ABC):
 
     def _quarantine(self, owned: AssignedPartition, why: str, by_process: bool = False) -> None:
         """Stop one partition until a person says go on: it must not take the others down."""
-        self._forget(owned, why)
+        self._invalidate(owned, why)
         owned.quarantine, owned.store_error, owned.suspect = Quarantine(why, by_process), "", False
         self.totals["quarantines"] += 1
         self.notify("quarantined", {"partition": owned.number, "why": why})
@@ -193,7 +193,7 @@ class Assignment(ABC):
 
     def _partitions(self) -> int:
         """How many each of these topics has. With fewer in one of them, records of some tenants would never be read."""
-        counts = {topic: self.reader.partitions(topic) for topic in self.topics.alike}
+        counts = {topic: self.reader.partitions(topic) for topic in self.topics.copartitioned}
         for topic, count in counts.items():
             if count is None:
                 raise OperatorActionRequiredError(
@@ -207,13 +207,13 @@ class Assignment(ABC):
             )
         return counts[self.topics.requests] or 0
 
-    def _restore(self, owned: AssignedPartition, damage: StoreDamagedError) -> None:
+    def _mark_damaged(self, owned: AssignedPartition, damage: StoreDamagedError) -> None:
         """Something of the stored state is gone: none of it is believed."""
         self.totals["store_damaged"] += 1
         owned.damaged = True
-        self._forget(owned, str(damage))
+        self._invalidate(owned, str(damage))
 
-    def _forget(self, owned: AssignedPartition, why: str) -> None:
+    def _invalidate(self, owned: AssignedPartition, why: str) -> None:
         """Drop what is in memory; the partition is recovered again before it moves on."""
         self.notify("recovering", {"partition": owned.number, "why": why})
         owned.partition, owned.buffers, owned.batch_limit, owned.snapshots.current = None, {}, {}, None

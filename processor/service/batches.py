@@ -54,7 +54,7 @@ class BatchLookup:
         return requests, feedback
 
     @property
-    def seen(self) -> int:
+    def record_count(self) -> int:
         return sum(map(len, self.taken.values()))
 
 

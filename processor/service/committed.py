@@ -78,7 +78,10 @@ class CommittedStates:
 
     # A mutant of the simulation replaces this.
     def of(self, number: int) -> CommittedState | None:
-        """None if nothing was ever committed. Raises Retry to be asked again, Stop where a person must act."""
+        """None if nothing was ever committed.
+
+        Raises RetryableError to be asked again, OperatorActionRequiredError where a person must act.
+        """
         committed = self._from_offsets(number)
         # The markers of a transaction land one by one. Were offsets lost, the journal alone knows of its last batch.
         if not self.reader.settled(TopicPartition(self.topics.journal, number)):

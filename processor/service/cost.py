@@ -16,12 +16,7 @@ from processor.core import native
 from processor.core.settings import Settings
 from processor.core.stream.decide import DecodedRequest
 from processor.core.stream.partition import Partition
-from processor.core.stream.step import (
-    FEW_LABELS,
-    REQUESTS_PER_SOLVE_WHEN_FEW_LABELS,
-    DecodedBatch,
-    StreamSettings,
-)
+from processor.core.stream.step import FEW_LABELS, REQUESTS_PER_SOLVE_WHEN_FEW_LABELS, DecodedBatch, StreamSettings
 from processor.core.stream.tenant import Tenant, TenantSettings
 
 # In milliseconds.

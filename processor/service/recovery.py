@@ -71,27 +71,30 @@ class Recovery:
 
     # A mutant of the simulation replaces this.
     @property
-    def anchors(self) -> CommittedStates:
+    def committed_states(self) -> CommittedStates:
         return CommittedStates(self.topics, self.input, self.reader, self.notify)
 
     # A mutant of the simulation replaces this.
-    def anchor(self, number: int) -> CommittedState | None:
+    def committed_state(self, number: int) -> CommittedState | None:
         """The committed state and where it reads on, None if nothing was ever committed. Changes nothing."""
-        return self.anchors.of(number)
+        return self.committed_states.of(number)
 
     # A mutant of the simulation replaces this.
     def recover(self, number: int, partitions: int, token: bytes, damaged: bool = False) -> RecoveredPartition:
-        """Raises Retry to be tried again, Stop where a person must act. A ``damaged`` state is not believed."""
+        """Bring the store to the committed state and load it. A ``damaged`` store is wiped first.
+
+        Raises RetryableError to be tried again, OperatorActionRequiredError where a person must act.
+        """
         self.store.claim(number, token)
-        anchor = self.anchor(number)
-        if anchor is None:
+        committed_state = self.committed_state(number)
+        if committed_state is None:
             return self._fresh(number, partitions, token)
-        committed, positions = anchor.identity, anchor.positions
+        committed, positions = committed_state.identity, committed_state.positions
         if committed.sequence == 0:
             return self._begun(number, partitions, token, committed, positions)
         if damaged:
             self.store.wipe(number, token)
-        replayed = self._bring_to(number, token, anchor)
+        replayed = self._bring_to(number, token, committed_state)
         fields = self._fields(number, token, committed)
         count = stored_partitions(fields)
         if count != partitions:
@@ -102,7 +105,7 @@ class Recovery:
                 number,
             )
         partition = partition_from_fields(number, partitions, committed, fields, self.settings_for)
-        return RecoveredPartition(partition, positions, replayed, self._topic_ids(), anchor.snapshot)
+        return RecoveredPartition(partition, positions, replayed, self._topic_ids(), committed_state.snapshot)
 
     def _fresh(self, number: int, partitions: int, token: bytes) -> RecoveredPartition:
         """Nothing was ever committed: start at the beginning, under a new lineage."""
@@ -131,8 +134,8 @@ class Recovery:
         return fields
 
     # A mutant of the simulation replaces this.
-    def _bring_to(self, number: int, token: bytes, anchor: CommittedState) -> int:
-        committed = anchor.identity
+    def _bring_to(self, number: int, token: bytes, committed_state: CommittedState) -> int:
+        committed = committed_state.identity
         try:
             stored = self.store.look_up(number, token, [], due=0, most=0).identity
         except StoreDamagedError as error:
@@ -150,12 +153,12 @@ class Recovery:
         behind = stored is not None and stored.lineage == committed.lineage and stored.sequence < committed.sequence
         if behind and stored is not None:
             try:
-                return self._catch_up(number, token, stored, anchor)
+                return self._catch_up(number, token, stored, committed_state)
             except (ChangelogGapError, StoreDamagedError):
                 pass  # the changelog no longer reaches back, or the store is not of this history
         self.store.wipe(number, token)
         try:
-            return self._catch_up(number, token, Identity(committed.lineage, 0, GENESIS), anchor)
+            return self._catch_up(number, token, Identity(committed.lineage, 0, GENESIS), committed_state)
         except ChangelogGapError as gap:
             raise self.refusal(number, committed, gap) from None
 
@@ -168,12 +171,12 @@ class Recovery:
             number,
         )
 
-    def _catch_up(self, number: int, token: bytes, stored: Identity, anchor: CommittedState) -> int:
+    def _catch_up(self, number: int, token: bytes, stored: Identity, committed_state: CommittedState) -> int:
         """Apply the changelog from the stored state on, until it is what was committed."""
         replayed = 0
         filling = _Filling(self.store, number, token, stored, self.at_once)
         try:
-            for batch in self.leading(number, stored, anchor):
+            for batch in self.missing_batches(number, stored, committed_state):
                 filling.add(Identity(batch.lineage, batch.sequence, batch.digest), batch.writes)
                 replayed += 1
         except RetryableError:
@@ -182,17 +185,19 @@ class Recovery:
         filling.flush()
         return replayed
 
-    def leading(self, number: int, stored: Identity, anchor: CommittedState) -> Iterator[ChangelogRecord]:
+    def missing_batches(
+        self, number: int, stored: Identity, committed_state: CommittedState
+    ) -> Iterator[ChangelogRecord]:
         """The batches that lead from the stored state to the committed one. Changes nothing.
 
         Each names the digest of the one before it, so a record that is not of this chain is told from one that is,
         and skipped. Where nothing is stored the chain starts with the first batch, or with a snapshot that became
-        whole: after one that did not, a part of the state would be missing. Raises NotContinuous where the chain has
-        a gap, Retry where its end may still come.
+        whole: after one that did not, a part of the state would be missing. Raises ChangelogGapError where
+        the chain has a gap, RetryableError where its end may still come.
         """
-        committed, reached, beyond = anchor.identity, stored, ""
+        committed, reached, beyond = committed_state.identity, stored, ""
         for batch in self._batches(number, stored):
-            starts_over = reached.sequence == 0 and batch.snapshot and _may_be_whole(batch.sequence, anchor)
+            starts_over = reached.sequence == 0 and batch.snapshot and _may_be_whole(batch.sequence, committed_state)
             if batch.lineage != committed.lineage or batch.sequence <= reached.sequence:
                 continue
             if not starts_over and (batch.sequence, batch.previous) != (reached.sequence + 1, reached.digest):
@@ -296,9 +301,9 @@ class _Filling:
         self.stored, self._writes, self._size = self.reached, [], 0
 
 
-def _may_be_whole(sequence: int, anchor: CommittedState) -> bool:
+def _may_be_whole(sequence: int, committed_state: CommittedState) -> bool:
     """Whether a snapshot that starts with this batch leads to a whole state."""
-    return anchor.snapshot == SNAPSHOT_UNKNOWN or sequence <= anchor.snapshot
+    return committed_state.snapshot == SNAPSHOT_UNKNOWN or sequence <= committed_state.snapshot
 
 
 class ChangelogGapError(Exception):

@@ -24,7 +24,7 @@ class TopicNames:
         return (self.requests, self.feedback)
 
     @property
-    def alike(self) -> tuple[str, ...]:
+    def copartitioned(self) -> tuple[str, ...]:
         """Those that must have the same number of partitions."""
         return (self.requests, self.feedback, self.journal, self.changelog)
 

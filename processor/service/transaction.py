@@ -1,4 +1,4 @@
-"""One Kafka transaction for the batches of all partitions that have one, and the three ways in which it can fail."""
+"""One Kafka transaction for the batches of all partitions that have one, and the ways in which it can fail."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Transactions:
         self._batches: list[PreparedBatch] = []
         self._failure: tuple[TransactionFate, str] | None = None
 
-    def open(self) -> bool:
+    def ensure_producer(self) -> bool:
         """Have a producer. A new one settles what its predecessor under the same name left open."""
         if self.output is None and self.monotonic_ms() >= self._open_at:
             output = self._make_output()

@@ -119,7 +119,7 @@ class Worker(Assignment):
         self.trimming = trimming or InlineExecutor()
         self.latencies = Latencies()
         self.costs, self.budget = CostModel(), TransactionBudget(monotonic_ms, loop_settings.transaction_budget)
-        self._quiet = False
+        self._last_poll_empty = False
         self._store_away_until = 0
         self.input = make_input(self)
         self.buffers = InputBuffers(topics, self.input, stream_settings, loop_settings, wall_ms, monotonic_ms, codec)
@@ -140,12 +140,12 @@ class Worker(Assignment):
 
     def run_once(self, timeout: float = 0.05) -> bool:
         """One turn: read, recover what is new, commit what is due. True if anything was committed."""
-        self._quiet = False
+        self._last_poll_empty = False
         try:
             # 1. Read records of both inputs into the buffers of their partitions.
-            pieces = self.buffers.poll(self._enough(), timeout)
+            pieces = self.buffers.poll(self._transaction_target(), timeout)
             self.buffers.hold(pieces, self.owned)
-            self._quiet = not pieces
+            self._last_poll_empty = not pieces
         except (RetryableError, FencedError) as error:
             # What was lost the listener has been told; a broker that is away comes back.
             self.totals["polls_failed"] += 1
@@ -154,18 +154,18 @@ class Worker(Assignment):
         except OperatorActionRequiredError as error:
             self._contain(error)
         committed = False
-        if self.transactions.open():
+        if self.transactions.ensure_producer():
             self._hear_applied()
             self._recover()
             committed = self._commit_due()
-        self.buffers.throttle(self.owned.values(), self._enough())
+        self.buffers.throttle(self.owned.values(), self._transaction_target())
         return committed
 
     def drain(self) -> None:
         """Commit what has been read and is not held back, for a graceful stop."""
         ready = [owned for owned in self.owned.values() if owned.ready]
         if self.transactions.output is not None:  # else Kafka is away, and what was read is read again
-            self.buffers.look_ahead(ready, self._enough())
+            self.buffers.look_ahead(ready, self._transaction_target())
             self._commit([owned for owned in ready if owned.batch_limit])
         self._await_applied(self.owned.values())
 
@@ -184,15 +184,15 @@ class Worker(Assignment):
         """
         if skipping := [owned for owned in self.owned.values() if self._may_skip(owned)]:
             return self._commit(skipping)
-        now, able = self.monotonic_ms(), self._able()
-        self.buffers.look_ahead(able, self._enough())
-        wait = 0 if self._quiet else self.loop_settings.commit_interval
+        now, able = self.monotonic_ms(), self._committable()
+        self.buffers.look_ahead(able, self._transaction_target())
+        wait = 0 if self._last_poll_empty else self.loop_settings.commit_interval
         waited = any(owned.batch_limit and now - owned.batchable_since >= wait for owned in able)
-        if waited or sum(sum(owned.batch_limit.values()) for owned in able) >= self._enough():
+        if waited or sum(sum(owned.batch_limit.values()) for owned in able) >= self._transaction_target():
             return self._commit([owned for owned in able if owned.batch_limit or self._idle_due(owned, now)])
         return self._commit([owned for owned in able if self._idle_due(owned, now)])
 
-    def _able(self) -> list[AssignedPartition]:
+    def _committable(self) -> list[AssignedPartition]:
         """The partitions that may commit now."""
         now = self.monotonic_ms()
         ready = [owned for owned in self.owned.values() if owned.ready and not owned.stopped]
@@ -202,7 +202,7 @@ class Worker(Assignment):
         """Whether the next batch of a partition is one that holds no records and leaves offsets out."""
         return self.monotonic_ms() >= owned.retry_at and not owned.stopped and self.buffers.skipping(owned) is not None
 
-    def _enough(self) -> int:
+    def _transaction_target(self) -> int:
         """How many records make a transaction."""
         tenants = sum(len(owned.partition.tenants) for owned in self.owned.values() if owned.partition is not None)
         return max(
@@ -232,7 +232,7 @@ class Worker(Assignment):
         match ended.fate:
             case TransactionFate.COMMITTED:
                 for batch in ended.batches:
-                    self._settle(batch)
+                    self._after_commit(batch)
                 return bool(ended.batches)
             case TransactionFate.ABORTED:
                 for owned in theirs:
@@ -244,7 +244,7 @@ class Worker(Assignment):
                     owned.suspect, owned.last_error = True, ended.why
             case TransactionFate.UNKNOWN | TransactionFate.FENCED:
                 for owned in theirs if ended.fate is TransactionFate.UNKNOWN else list(self.owned.values()):
-                    self._forget(owned, ended.why)
+                    self._invalidate(owned, ended.why)
                     owned.retry_at = again_at
         return False
 
@@ -275,7 +275,7 @@ class Worker(Assignment):
                 continue
             if (lookup := self._ask(owned)) is not None:
                 ahead.append(lookup)
-            if sum(one.seen for one in islice(ahead, 1, None)) >= self.loop_settings.most_records:
+            if sum(one.record_count for one in islice(ahead, 1, None)) >= self.loop_settings.most_records:
                 yield ahead.popleft()
         yield from ahead
 
@@ -317,7 +317,7 @@ class Worker(Assignment):
             if cost <= self.loop_settings.step_budget or max(map(len, taken.values())) <= 1:
                 return taken, asked, cost
             owned.at_most = self.costs.fitting(partition, asked, self.stream_settings, self.loop_settings.step_budget)
-            self.buffers.look_ahead([owned], self._enough())
+            self.buffers.look_ahead([owned], self._transaction_target())
 
     def _store_executor(self, owned: AssignedPartition) -> Executor:
         return self.store_executors[owned.number % len(self.store_executors)]
@@ -346,10 +346,10 @@ class Worker(Assignment):
             view, page = lookup.answer.result()
         except StoreFencedError:
             self.totals["fenced_by_store"] += owned.ready  # if not, the apply before this was told so already
-            self._forget(owned, "another process has claimed this partition")
+            self._invalidate(owned, "another process has claimed this partition")
             return None
         except StoreDamagedError as error:
-            self._restore(owned, error)
+            self._mark_damaged(owned, error)
             return None
         except StoreUnusableError as error:
             self._contain(error)
@@ -367,13 +367,13 @@ class Worker(Assignment):
         if partition is None:
             return None
         if not self._is_current(view, partition):
-            self._forget(owned, "the store is not at the state in memory")
+            self._invalidate(owned, "the store is not at the state in memory")
             return None
-        if not lookup.seen and not view.due and not owned.acknowledged and lookup.skip is None:
+        if not lookup.record_count and not view.due and not owned.acknowledged and lookup.skip is None:
             return None
         if is_cut_short(view.due):
             owned.idle_at = self.monotonic_ms() - IDLE_CHECK_OVERDUE_MS
-        if self._breaks(owned, asked, lookup.seen):
+        if self._breaks(owned, asked, lookup.record_count):
             return None
         began = self.monotonic_ms()
         # 3. Step: nothing in memory changes yet.
@@ -391,8 +391,8 @@ class Worker(Assignment):
             owned.acknowledged,
         )
         self.costs.took(lookup.cost, self.monotonic_ms() - began)
-        if _journal_bytes(outcome) > MAX_JOURNALED_CONFIG_BYTES and lookup.seen > 1:
-            owned.at_most = max(lookup.seen // 4, 1)
+        if _journal_bytes(outcome) > MAX_JOURNALED_CONFIG_BYTES and lookup.record_count > 1:
+            owned.at_most = max(lookup.record_count // 4, 1)
             return None
         taken = {(raw.source, raw.offset) for raws in lookup.inputs for raw in raws} if owned.poison else set()
         batch = self._batch(lookup, outcome, sorted(owned.poison & taken))
@@ -415,7 +415,7 @@ class Worker(Assignment):
         breaker, loop_settings = owned.breaker, self.loop_settings
         if not breaker.trips(records, asked.garbage, loop_settings.breaker_records, loop_settings.breaker_share):
             return False
-        self._forget(owned, "breaker")
+        self._invalidate(owned, "breaker")
         self.totals["breaker_trips"] += 1
         self.notify("breaker", {"partition": owned.number, "records": breaker.seen, "unreadable": breaker.garbage})
         return True
@@ -431,7 +431,7 @@ class Worker(Assignment):
 
     # After the commit
 
-    def _settle(self, batch: PreparedBatch) -> None:
+    def _after_commit(self, batch: PreparedBatch) -> None:
         """The batch is committed: move on in memory and tell the store."""
         owned = batch.owned
         if told := batch.reconfigured:
@@ -450,7 +450,7 @@ class Worker(Assignment):
             )
         self._advance_snapshot(batch)
         owned.breaker.passed(
-            batch.lookup.seen,
+            batch.lookup.record_count,
             batch.lookup.asked.garbage,
             self.loop_settings.breaker_records,
             self.loop_settings.breaker_share,
@@ -458,7 +458,7 @@ class Worker(Assignment):
         owned.poison.difference_update(batch.poison)
         owned.at_most = min(2 * owned.at_most, MAX_BATCH_RECORDS)
         self.totals["batches"] += 1
-        self.totals["records"] += batch.lookup.seen
+        self.totals["records"] += batch.lookup.record_count
         self.totals.update(batch.outcome.tally)
         before = batch.identity.sequence - 1
         # 5. Apply the writes, beside the loop, now that the commit is known.
@@ -480,18 +480,18 @@ class Worker(Assignment):
                 applied = applying.result()
             except StoreFencedError:
                 self.totals["fenced_by_store"] += 1
-                self._forget(owned, "another process has claimed this partition")
+                self._invalidate(owned, "another process has claimed this partition")
             except StoreDamagedError as error:
-                self._restore(owned, error)
+                self._mark_damaged(owned, error)
             except StoreUnusableError as error:
                 self._contain(error)
             except StoreError as error:
-                self._forget(owned, str(error))
+                self._invalidate(owned, str(error))
                 owned.store_error = str(error)
             else:
                 owned.store_error = ""
                 if applied is Applied.GAP:
-                    self._forget(owned, "the store had lost state")
+                    self._invalidate(owned, "the store had lost state")
 
     def _advance_snapshot(self, batch: PreparedBatch) -> None:
         """Once a snapshot is whole, drop what is before it."""

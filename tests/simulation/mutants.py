@@ -35,8 +35,8 @@ def _with_anchors(recovery: Recovery, kind: type[CommittedStates]) -> Recovery:
 
     class Broken(Recovery):
         @property
-        def anchors(self) -> CommittedStates:
-            return _broken(super().anchors, kind)
+        def committed_states(self) -> CommittedStates:
+            return _broken(super().committed_states, kind)
 
     return _broken(recovery, Broken)
 
@@ -171,16 +171,16 @@ class _StopsAtTheEnd(Recovery):
     def _fields(self, number: int, token: bytes, committed: Identity) -> dict[bytes, bytes]:
         return dict(self.store.fields(number, token))
 
-    def _bring_to(self, number: int, token: bytes, anchor: CommittedState) -> int:
-        committed = anchor.identity
+    def _bring_to(self, number: int, token: bytes, committed_state: CommittedState) -> int:
+        committed = committed_state.identity
         stored = self.store.look_up(number, token, [], 0, 0).identity
         base = stored or Identity(committed.lineage, 0, "00" * 16)
         batches = [b for b in super()._batches(number, base) if b.lineage == committed.lineage]
         reachable = [Identity(b.lineage, b.sequence, b.digest) for b in batches if b.sequence <= committed.sequence]
         if stored is None and not reachable:
-            return super()._bring_to(number, token, anchor)
+            return super()._bring_to(number, token, committed_state)
         reached = max([base, *reachable], key=lambda i: i.sequence)
-        return super()._bring_to(number, token, replace(anchor, identity=reached))
+        return super()._bring_to(number, token, replace(committed_state, identity=reached))
 
 
 class RestoreToEndOfFile(Worker):
@@ -287,9 +287,9 @@ class TransactionWithoutBound(Worker):
 
 
 class _TakesHalfSnapshots(Recovery):
-    def anchor(self, number: int) -> CommittedState | None:
-        anchor = super().anchor(number)
-        return None if anchor is None else replace(anchor, snapshot=SNAPSHOT_UNKNOWN)
+    def committed_state(self, number: int) -> CommittedState | None:
+        committed_state = super().committed_state(number)
+        return None if committed_state is None else replace(committed_state, snapshot=SNAPSHOT_UNKNOWN)
 
 
 class HalfASnapshot(Worker):

@@ -155,7 +155,7 @@ def test_a_transaction_is_bounded_however_many_tenants_there_are(monkeypatch: py
     partition = only(one).partition
     assert partition is not None
     monkeypatch.setattr(partition, "tenants", dict.fromkeys(map(str, range(100_000))))
-    assert one.worker._enough() == worker.MAX_TRANSACTION_RECORDS
+    assert one.worker._transaction_target() == worker.MAX_TRANSACTION_RECORDS
 
 
 def test_what_is_held_and_what_a_batch_takes_is_bounded_in_bytes() -> None:

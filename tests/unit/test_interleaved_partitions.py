@@ -26,8 +26,8 @@ from processor.core.stream.partitioner import partition_of
 from processor.core.stream.step import (
     REQUESTS_PER_SOLVE_WHEN_FEW_LABELS,
     SLOTS_PER_BATCH,
-    Given,
     InputRecord,
+    StepInput,
     StepResult,
     StreamSettings,
     advanced,
@@ -80,7 +80,7 @@ class SteppedPartition:
         self.busiest = 0
         """the most requests a tenant had in one batch"""
 
-    def given(self) -> Given:
+    def given(self) -> StepInput:
         some = [self.rest.pop(0) for _ in range(min(self._rng.choice((1, 40, 200, 500)), len(self.rest)))]
         clock = some[-1].at + 60_000 * (self._seed % 3)  # the inputs of some are behind
         raws = []
@@ -97,7 +97,7 @@ class SteppedPartition:
             said = {event.decision_id: event.predictions["e0"] for _, event, _ in decoded.requests}
             drawn = {"bank": {name: Drawn(label, "e0", None) for name, label in said.items()}}
         due = self.state.due(due_slot(clock, self._terms.slot), SLOTS_PER_BATCH)
-        return Given(self.partition, decoded, self.state.entries, due, clock, self._terms, seen, drawn)
+        return StepInput(self.partition, decoded, self.state.entries, due, clock, self._terms, seen, drawn)
 
     def take(self, outcome: StepResult) -> None:
         self.open += [(alert.tenant, alert.number) for alert in outcome.alerts if alert.state == "raised"]
@@ -206,7 +206,7 @@ def other_decision(source: MemorySource) -> MemorySource:
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Tampering:
     """One batch of one partition breaks the step."""
 
-    def fails(given: Sequence[Given]) -> list[StepResult]:
+    def fails(given: Sequence[StepInput]) -> list[StepResult]:
         if any((one.partition.number, one.partition.identity.sequence) == (VICTIM, 7) for one in given):
             raise ZeroDivisionError("a fault of ours")
         return steps(given)

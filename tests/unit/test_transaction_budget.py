@@ -199,7 +199,7 @@ def test_a_question_that_was_left_out_is_dropped_with_the_state_it_was_asked_for
     running.until(lambda: any(owned.lookup is not None for owned in running.worker.owned.values()))
     waiting = [owned for owned in running.worker.owned.values() if owned.lookup is not None]
     for owned in waiting:
-        running.worker._forget(owned, "a test")
+        running.worker._invalidate(owned, "a test")
         assert owned.lookup is None
     running.run(30)
     assert running.decided() == dict.fromkeys(range(PARTITIONS), 1)

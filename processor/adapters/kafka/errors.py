@@ -22,7 +22,7 @@ from processor.ports.log import (
 
 # Somebody else has our transactional id, our group instance id or our partitions. From ``send_offsets`` the group
 # codes mean that the batch was read under an assignment that is over: to process it again would be wrong too, since
-# its partitions may be another's, so this is Fenced and not Rewind.
+# its partitions may be another's, so this is FencedError and not TransactionAbortedError.
 FENCED = frozenset(
     {
         KafkaError._FENCED,

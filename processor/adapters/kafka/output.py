@@ -35,8 +35,8 @@ POLL_SECONDS = 0.1
 class KafkaOutput:
     """See ``log.Output``.
 
-    After a fatal error, Unknown, a Stop of ``commit``, or an ``abort`` that failed, this producer cannot go on and
-    says Fenced to all but ``abort``, which then does nothing and so may always be called on the way out. ``open``
+    After a fatal error, a CommitUnknownError, an OperatorActionRequiredError of ``commit`` or a failed ``abort``,
+    this producer cannot go on. It raises FencedError from all calls but ``abort``, which does nothing then. ``open``
     makes a new one under the same transactional id and settles what the old one left: a commit under way is
     completed, all else is aborted.
     Fenced by the group (from ``send_offsets``) is milder: after ``abort`` the same producer may go on.
@@ -247,7 +247,7 @@ class KafkaOutput:
         return translate_error(error, doing)
 
     def _insist(self, doing: str, call: Callable[[float], None]) -> None:
-        """Call until it succeeds or fails for good; Retry when time is up.
+        """Call until it succeeds or fails for good; RetryableError when time is up.
 
         librdkafka's transactional calls that time out may be called again and then go on where they were. A call that
         returns long after its time was slept through: the process was stopped. Whether somebody took its place then

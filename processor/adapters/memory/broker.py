@@ -300,7 +300,7 @@ class MemoryBroker:
     # transactions
 
     def open_producer(self, name: str) -> int:
-        """A new epoch. Retry while the markers of the last transaction land, as CONCURRENT_TRANSACTIONS."""
+        """A new epoch. RetryableError while the markers of the last transaction land, as CONCURRENT_TRANSACTIONS."""
         producer = self._producers.setdefault(name, Producer())
         self.expire_transaction(name)
         self._check_landed(name, producer)

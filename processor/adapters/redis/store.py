@@ -182,7 +182,7 @@ class RedisStore:
         return self._call(lambda client: {name: _version(one) for name, one in self._servers(client).items()})
 
     def check(self) -> None:
-        """Raise StoreUnusable if this server must not be used; ``doubts`` has what we were not allowed to see."""
+        """Raise StoreUnusableError if this server must not be used; ``doubts`` has what we were not allowed to see."""
         self._call(lambda client: client.ping())
         if self._run("probe", 0, b"", _PROBE) != _PROBE:
             raise StoreUnusableError(f"{self._address} does not run Lua scripts as Redis does. Use Redis or Valkey.")

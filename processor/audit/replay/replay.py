@@ -27,8 +27,8 @@ from processor.core.stream.step import (
     FEEDBACK,
     REQUESTS,
     DecodedBatch,
-    Given,
     InputRecord,
+    StepInput,
     StepResult,
     advanced,
     decode,
@@ -49,7 +49,7 @@ from .recorded_settings import Override, RecordedSettings, Secrets, settings_dig
 Transform = Callable[[JournalRecord, DecodedBatch], DecodedBatch]
 """Changes a decoded batch before it is stepped: leave an expert out, delay labels."""
 R = TypeVar("R")
-Stepping = Generator[Given, StepResult | Exception, R]
+Stepping = Generator[StepInput, StepResult | Exception, R]
 """Goes through a partition: yields what is to be stepped next, receives the outcome, and returns a result."""
 MAX_INTERLEAVED_PARTITIONS = 4
 """partitions at a time: each has its state in memory, and its files open"""
@@ -159,7 +159,7 @@ class Replay:
         if not self.lost:
             self._recompute(batch)
 
-    def given(self, batch: ReplayedBatch) -> Given:
+    def given(self, batch: ReplayedBatch) -> StepInput:
         """What the batch is to be stepped from."""
         journal, settings = batch.journal, self.recorded_settings.stream_settings()
         decoded = batch.decoded = self._decode_inputs(batch)
@@ -167,7 +167,7 @@ class Replay:
         if self.keep_entries:
             batch.entries = self.state.of(decoded)
         drawn = self.drawn(journal, decoded, self.recorded_settings) if self.drawn else {}
-        return Given(batch.before, decoded, entries, due, journal.clock, settings, journal.acknowledged, drawn)
+        return StepInput(batch.before, decoded, entries, due, journal.clock, settings, journal.acknowledged, drawn)
 
     def take(self, batch: ReplayedBatch, outcome: StepResult | Exception) -> None:
         """Continue with the outcome of the batch, or without a state if it could not be recomputed."""
@@ -312,7 +312,7 @@ class Replay:
         return batch_finding("recomputation", self.topic, self.number, batch.journal, batch.offset, text)
 
 
-def run_steps(given: Sequence[Given]) -> list[StepResult | Exception]:
+def run_steps(given: Sequence[StepInput]) -> list[StepResult | Exception]:
     """Step batches of different partitions together. An error is returned for the batch that caused it only."""
     try:
         return [*steps(given)]
@@ -345,7 +345,7 @@ def interleave_partitions(partitions: Iterable[Stepping[R]]) -> list[R]:
         ]
         if not under_way:
             return [results[number] for number in sorted(results)]
-        waiting: list[tuple[int, Stepping[R], Given]] = []
+        waiting: list[tuple[int, Stepping[R], StepInput]] = []
         for number, one, outcome in under_way:
             try:
                 waiting.append((number, one, next(one) if outcome is None else one.send(outcome)))

@@ -1,6 +1,6 @@
 """Requests become decisions: for many tenants at once, as columns.
 
-The plain version, one request at a time, is ``Learner.decide``, ``entry.Pending`` and ``encode_decision``; the bytes
+The plain version, one request at a time, is ``Learner.decide``, ``entries.Pending`` and ``encode_decision``; the bytes
 are the same.
 """
 
@@ -30,7 +30,7 @@ DecodedRequest = tuple[InputRecord, RequestEvent, bytes]
 
 
 @dataclass(slots=True)
-class Docket:
+class TenantRequests:
     """Requests of one tenant that are to be decided together."""
 
     tenant: Tenant
@@ -44,10 +44,10 @@ class Docket:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class PartitionRequests:
     """Dockets of one partition that are decided in one batch."""
 
-    dockets: Sequence[Docket]
+    dockets: Sequence[TenantRequests]
     clock: int
     slot: int
     """width of an expiry slot in milliseconds"""
@@ -58,7 +58,7 @@ class Hearing:
 class DecidedRequests:
     """What became of dockets; every list but the first two has one element for each of their cases, in turn."""
 
-    dockets: Sequence[Docket]
+    dockets: Sequence[TenantRequests]
     parts: Sequence[slice]
     """where the cases of each docket are"""
     raws: Sequence[InputRecord]
@@ -71,7 +71,7 @@ class DecidedRequests:
     at: list[int]
     """times of the requests, in seconds"""
 
-    def of(self, hearing: Hearing, where: slice) -> DecidedRequests:
+    def of(self, hearing: PartitionRequests, where: slice) -> DecidedRequests:
         """What became of one hearing; its cases are here."""
         return DecidedRequests(
             hearing.dockets,
@@ -85,7 +85,7 @@ class DecidedRequests:
         )
 
 
-def decide(hearings: Sequence[Hearing]) -> list[list[DecidedRequests]]:
+def decide(hearings: Sequence[PartitionRequests]) -> list[list[DecidedRequests]]:
     """Decide by the rules of this moment, and count the decisions: for tenants of one kind together.
 
     What becomes of a hearing does not depend on the others, nor does its order, which is that of its own kinds.
@@ -99,9 +99,9 @@ def decide(hearings: Sequence[Hearing]) -> list[list[DecidedRequests]]:
     return [[decided[kind] for kind in parts] for decided, parts in zip(found, by_kind, strict=True)]
 
 
-def _by_kind(hearing: Hearing) -> dict[Hashable, Hearing]:
+def _by_kind(hearing: PartitionRequests) -> dict[Hashable, PartitionRequests]:
     """The dockets of tenants that can be worked on together, once these have room for whom they have met."""
-    kinds: dict[Hashable, list[Docket]] = {}
+    kinds: dict[Hashable, list[TenantRequests]] = {}
     for docket in hearing.dockets:
         tenant = docket.tenant
         tenant.learner.ensure_axes(
@@ -112,7 +112,7 @@ def _by_kind(hearing: Hearing) -> dict[Hashable, Hearing]:
     return {kind: replace(hearing, dockets=alike) for kind, alike in kinds.items()}
 
 
-def _decide_batch(hearings: Sequence[Hearing]) -> list[DecidedRequests]:
+def _decide_batch(hearings: Sequence[PartitionRequests]) -> list[DecidedRequests]:
     dockets = [docket for hearing in hearings for docket in hearing.dockets]
     cases = [case for docket in dockets for case in docket.cases]
     counts = [sum(len(docket.cases) for docket in hearing.dockets) for hearing in hearings]
@@ -151,7 +151,7 @@ def _decide_batch(hearings: Sequence[Hearing]) -> list[DecidedRequests]:
 
 
 def _entries(
-    dockets: Sequence[Docket],
+    dockets: Sequence[TenantRequests],
     verdicts: PolicyDecisions,
     row: Ints,
     content: Ints,
@@ -196,7 +196,7 @@ def _propensity(tenant: Tenant, verdicts: PolicyDecisions) -> Ints | None:
 
 
 def _values(
-    dockets: Sequence[Docket],
+    dockets: Sequence[TenantRequests],
     parts: Sequence[slice],
     verdicts: PolicyDecisions,
     ids: list[str],

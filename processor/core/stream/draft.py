@@ -56,7 +56,7 @@ class Draft:
         """entries to look at once a slot is over"""
         self.touched: dict[str, Tenant] = {}
         """tenants that were changed, or may be"""
-        self.numbers = list(partition.tenants)
+        self.tenant_names = list(partition.tenants)
         """the tenants in the order of their numbers"""
         self.outcome = StepResult(self.partition)
         self.tally = self.outcome.tally
@@ -80,19 +80,19 @@ class Draft:
         if known is not None:
             return known
         rules = self.terms.settings_for(name)
-        if rules is None or len(self.numbers) >= self.terms.limits.max_tenants:
+        if rules is None or len(self.tenant_names) >= self.terms.limits.max_tenants:
             return None
         return self._take_on(name, rules)
 
     def _take_on(self, name: str, rules: TenantSettings) -> Tenant:
-        tenant = Tenant.new(len(self.numbers), name, rules)
-        self.numbers.append(name)
+        tenant = Tenant.new(len(self.tenant_names), name, rules)
+        self.tenant_names.append(name)
         self.partition.tenants[name] = tenant
         self.touched[name] = tenant
         return tenant
 
     def numbered(self, number: int) -> Tenant:
-        return self.partition.tenants[self.numbers[number]]
+        return self.partition.tenants[self.tenant_names[number]]
 
     def change(self, name: str) -> Tenant:
         """The tenant, to be changed."""

@@ -1,4 +1,4 @@
-"""Many pending entries at once, as columns. The bytes are those of ``entry.Pending``, one by one."""
+"""Many pending entries at once, as columns. The bytes are those of ``entries.Pending``, one by one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TABLE = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class PendingRows:
-    """Decisions that wait for their label, one row each; the columns are the fields of ``entry.Pending``."""
+    """Decisions that wait for their label, one row each; the columns are the fields of ``entries.Pending``."""
 
     tenant: Ints
     content: Ints

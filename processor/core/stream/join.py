@@ -1,6 +1,6 @@
 """Labels that have found their decisions become lessons: for many tenants at once, as columns.
 
-The plain version, one label at a time, is ``entry.Pending`` and ``Counters.add_labels``; the counts are the same.
+The plain version, one label at a time, is ``entries.Pending`` and ``Counters.add_labels``; the counts are the same.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from processor.core.native import record_hash as record_hash
 
 JOURNAL_FORM = 2
 """Form 2 has the ids of the input topics, the last whole snapshot, and batches that empty due slots in bounded pieces
-(``Terms.sweep``)."""
+(``StreamSettings.sweep``)."""
 CHANGELOG_FORM = 1
 MAX_CHANGELOG_PART = 800_000
 SNAPSHOT_UNKNOWN = -1
@@ -60,7 +60,7 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     state_digest: str
     """a chain too, see ``state_digest``"""
     previous: str
-    """digest of the journal record before; empty for the first of a lineage"""
+    """digest of the journal record before; ``GENESIS`` for the first of a lineage"""
     terms: str = ""
     """limits and widths, in the first record and whenever they change"""
     rules: dict[str, str] = {}

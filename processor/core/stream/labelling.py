@@ -28,12 +28,12 @@ class Labelling(Draft):
         self, partition: Partition, stored: Mapping[bytes, bytes | None], clock: int, latest: int, terms: StreamSettings
     ) -> None:
         super().__init__(partition, stored, clock, latest, terms)
-        self.early: Early = {}
+        self.unmatched: Early = {}
 
     def join_labels(self, labels: Iterable[Decoded[FeedbackEvent]]) -> dict[str, Joined]:
         """Join what can be joined; what is left waits for a request of this batch, in order of offset."""
         joined: dict[str, Joined] = {}
-        self.early = self.match(labels, joined)
+        self.unmatched = self.match(labels, joined)
         return joined
 
     def learnt(self, joined: Joined, changes: Sequence[AlertChange]) -> None:
@@ -104,7 +104,7 @@ class Labelling(Draft):
     def park(self) -> None:
         """Keep labels whose request has not come; a second label for the same request is judged by the first."""
         parked: Counter[str] = Counter()
-        for key, labels in self.early.items():
+        for key, labels in self.unmatched.items():
             for raw, event in labels:
                 if (stored := self.entry(key)) is not None:
                     self._label(raw, event, key, stored, {})

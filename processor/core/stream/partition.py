@@ -46,7 +46,7 @@ class Partition:
 def partition_from_fields(
     number: int, partitions: int, identity: Identity, fields: Mapping[bytes, bytes], settings_for: SettingsFor
 ) -> Partition:
-    """Rebuild a partition from its stored fields. Raises IncompatibleState if this version cannot."""
+    """Rebuild a partition from its stored fields. Raises IncompatibleStateError if this version cannot."""
     _, clock, pending, parked, terms, configs = _head(fields)
     tenants = {}
     for one, own in sorted(fields_by_tenant(fields).items()):

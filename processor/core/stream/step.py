@@ -15,7 +15,7 @@ from processor.core.errors import one_of
 from processor.core.events import FeedbackEvent, Reason, RequestEvent
 from processor.core.learner.cases import Drawn
 
-from .decide import DecidedRequests, DecodedRequest, Docket, Hearing, decide
+from .decide import DecidedRequests, DecodedRequest, PartitionRequests, TenantRequests, decide
 from .decode import (
     FEEDBACK,
     REQUESTS,
@@ -56,9 +56,9 @@ __all__ = [
     "DeadLetter",
     "DecodedBatch",
     "EncodedDecision",
-    "Given",
     "Headers",
     "InputRecord",
+    "StepInput",
     "StepResult",
     "StreamSettings",
     "advanced",
@@ -77,7 +77,7 @@ REQUESTS_PER_SOLVE_WHEN_FEW_LABELS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StepInput:
     """A batch of one partition, and all that decides what it leads to."""
 
     partition: Partition
@@ -104,11 +104,11 @@ def step(
     acknowledged: Sequence[tuple[str, int]] = (),
     drawn: Mapping[str, Mapping[str, Drawn]] = MappingProxyType({}),
 ) -> StepResult:
-    """Decide and learn: one batch, of which ``Given`` says what it is made of."""
-    return steps([Given(partition, asked, entries, due, clock, terms, acknowledged, drawn)])[0]
+    """Decide and learn: one batch, of which ``StepInput`` says what it is made of."""
+    return steps([StepInput(partition, asked, entries, due, clock, terms, acknowledged, drawn)])[0]
 
 
-def steps(given: Sequence[Given]) -> list[StepResult]:
+def steps(given: Sequence[StepInput]) -> list[StepResult]:
     """Batches of different partitions, worked out together. Each leads to what it leads to by itself.
 
     Deciding and learning cost by the call and hardly by the record, so that is done for all of them at once.
@@ -120,7 +120,7 @@ def steps(given: Sequence[Given]) -> list[StepResult]:
     for one in under_way:
         one.take_requests()
     while deciding := [one for one in under_way if one.left]:
-        decided = decide([one.hearing() for one in deciding])
+        decided = decide([one.next_requests() for one in deciding])
         _learn(deciding, [one.keep(made) for one, made in zip(deciding, decided, strict=True)])
     for one in under_way:
         one.park()
@@ -141,7 +141,7 @@ def _learn(under_way: Sequence[_Step], joined: Sequence[Mapping[str, Joined]]) -
 class _Step(Labelling):
     """Works on tenants many at once: a batch touches hundreds, with a few records each."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: StepInput) -> None:
         super().__init__(given.partition, given.entries, given.clock, given.asked.latest, given.terms)
         self.given = given
         self.left: dict[str, list[DecodedRequest]] = {}
@@ -171,7 +171,7 @@ class _Step(Labelling):
             for raw, _, _ in self.left.pop(name):
                 self.dead(raw, Reason.UNKNOWN_TENANT, "no such tenant, and unknown ones are not accepted")
 
-    def hearing(self) -> Hearing:
+    def next_requests(self) -> PartitionRequests:
         """What is to be decided next. A young tenant's rule is solved anew for every few of its requests."""
         dockets, left = [], {}
         for name, requests in self.left.items():
@@ -184,11 +184,11 @@ class _Step(Labelling):
                     requests[:REQUESTS_PER_SOLVE_WHEN_FEW_LABELS],
                     requests[REQUESTS_PER_SOLVE_WHEN_FEW_LABELS:],
                 )
-            docket = self._docket(tenant, requests)
+            docket = self._tenant_requests(tenant, requests)
             if docket.cases:
                 dockets.append(docket)
         self.left = left
-        return Hearing(dockets, self.clock, self.terms.slot, self.sequence)
+        return PartitionRequests(dockets, self.clock, self.terms.slot, self.sequence)
 
     def keep(self, decided: Sequence[DecidedRequests]) -> dict[str, Joined]:
         """Keep decisions pending; labels that waited for one of them are joined."""
@@ -196,21 +196,21 @@ class _Step(Labelling):
         for some in decided:
             self.made.update(zip([raw.offset for raw in some.raws], some.values, strict=True))
             self._remember(some)
-            if any(docket.parked for docket in some.dockets) or not self.early.keys().isdisjoint(some.keys):
+            if any(docket.parked for docket in some.dockets) or not self.unmatched.keys().isdisjoint(some.keys):
                 for docket in some.dockets:
                     self.match(self._waiting(docket, joined), joined)
         return joined
 
-    def _docket(self, tenant: Tenant, chunk: Sequence[DecodedRequest]) -> Docket:
+    def _tenant_requests(self, tenant: Tenant, chunk: Sequence[DecodedRequest]) -> TenantRequests:
         """The requests that are to be decided: not repeated, not beyond a limit."""
-        docket = Docket(tenant, self.given.drawn.get(tenant.name))
+        docket = TenantRequests(tenant, self.given.drawn.get(tenant.name))
         new, panels, predicted = native.first_look(chunk, self.changed, self.stored)
         docket.panels = {panel for panel in panels if tenant.knows(panel)}
         known = len(docket.panels) == len(panels) and all(each <= tenant.learner.labels for each in predicted)
         docket.cases = chunk if new and known else self._accepted(docket, chunk)
         return docket
 
-    def _accepted(self, docket: Docket, chunk: Sequence[DecodedRequest]) -> list[DecodedRequest]:
+    def _accepted(self, docket: TenantRequests, chunk: Sequence[DecodedRequest]) -> list[DecodedRequest]:
         """Those that are to be decided, looked at one by one."""
         fresh: dict[bytes, DecodedRequest] = {}
         changed, before, panels, labels = self.changed, self.stored, docket.panels, docket.tenant.learner.labels
@@ -236,7 +236,7 @@ class _Step(Labelling):
         else:
             self.dead(raw, Reason.CONFLICTING_REQUEST, "another request came first under the same decision_id", tenant)
 
-    def _acceptable(self, raw: InputRecord, event: RequestEvent, docket: Docket) -> bool:
+    def _acceptable(self, raw: InputRecord, event: RequestEvent, docket: TenantRequests) -> bool:
         tenant = docket.tenant
         names, rules = tenant.names, tenant.rules
         if event.group not in names.groups.known and len(names.groups) >= rules.max_groups:
@@ -276,12 +276,14 @@ class _Step(Labelling):
                 if key not in parked:  # else it already waits in the slot of the parked label, and moves on from there
                     self.expiry_index[slot].append(key)
 
-    def _waiting(self, docket: Docket, joined: dict[str, Joined]) -> Iterator[tuple[InputRecord, FeedbackEvent, bytes]]:
+    def _waiting(
+        self, docket: TenantRequests, joined: dict[str, Joined]
+    ) -> Iterator[tuple[InputRecord, FeedbackEvent, bytes]]:
         """Labels that came before their requests, in the order of these; those that were parked count at once."""
         for _, _, key in docket.cases:
             if key in docket.parked:
                 self._take_parked(docket.tenant, key, docket.parked[key], joined)
-            for raw, event in self.early.pop(key, ()):
+            for raw, event in self.unmatched.pop(key, ()):
                 yield raw, event, key
 
     def _decided(self, key: bytes) -> bytes:
@@ -331,7 +333,7 @@ class _Step(Labelling):
         due, remove = pending_slots(entry)
         if due > slot:
             return due
-        name = self.numbers[int.from_bytes(entry[1:3], "big")]
+        name = self.tenant_names[int.from_bytes(entry[1:3], "big")]
         tenant = self.touched.get(name) or self.change(name)
         if tenant.rules.on_expiry is None or not self._counts_as(key, entry, tenant, tenant.rules.on_expiry, joined):
             dropped.setdefault(name, []).append(int.from_bytes(entry[7:11], "big"))
