@@ -33,6 +33,11 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+def heeds_hang_up() -> None:
+    """The tests themselves may run under ``nohup``, whose children ignore SIGHUP, as does the processor then."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Reads a pipe that stays open, in a group of its own as a terminal would have it."""
@@ -43,6 +48,7 @@ def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         stderr=PIPE,
         env={**clean_environment(), "TMPDIR": str(folder)},
         start_new_session=True,
+        preexec_fn=heeds_hang_up,
     )
     with process:
         yield process
