@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaError
 
-from processor.adapters.kafka.input import UNREADABLE_RETRY_SECONDS, AssignedInput, KafkaInput, ReadState
+from processor.adapters.kafka.assigned_input import AssignedInput, ReadState
+from processor.adapters.kafka.input import UNREADABLE_RETRY_SECONDS, KafkaInput
 from processor.core.stream.decode import FEEDBACK, REQUESTS
 from processor.ports.log import OperatorActionRequiredError, TopicPartition
 

@@ -1,6 +1,7 @@
 """The log on Apache Kafka.
 
-input, runs, membership   read both inputs as a member of the group
+input, assigned_input,
+runs, membership          read both inputs as a member of the group
 output                    the transactional producer
 reader                    read any partition without a group
 sender                    send without a transaction, for tools

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from processor.adapters.kafka.assigned_input import AssignedInput, ReadState
 from processor.adapters.kafka.errors import (
     NOT_KEPT,
     REMEDY,
@@ -76,34 +75,6 @@ def record_of(message: Message) -> Record:
         message.value(),
         headers_of(message),
     )
-
-
-class ReadState(Enum):
-    """How an assigned partition is read."""
-
-    ASSIGNED = auto()
-    """not started: nothing is handed out"""
-    STARTING = auto()
-    """its position is set, and librdkafka has not taken the seek yet"""
-    READING = auto()
-    AT_END = auto()
-    """everything up to ``end`` was handed out"""
-    RESTING = auto()
-    """a batch of it could not be read: it is tried again at ``retry_at``, from ``resume_from``"""
-
-
-@dataclass
-class AssignedInput:
-    """One partition that the group has given to this member. The offset to hand out next is in ``_positions``."""
-
-    state: ReadState = ReadState.ASSIGNED
-    placed: bool = False
-    """librdkafka has been given it to read (classic protocol)"""
-    end: int = -1
-    """where the end was heard; while it rests, as last known"""
-    failure: ReadFailure | None = None
-    retry_at: float = 0.0
-    resume_from: int = 0
 
 
 class KafkaInput:
